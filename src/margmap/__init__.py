@@ -1,1 +1,77 @@
-"""Exact marginal MAP."""
+"""Exact marginal MAP for probabilistic circuits.
+
+>>> import margmap as mm
+>>> circuit = mm.load("plants.psdd.gz")  # doctest: +SKIP
+>>> mm.marginal_map(circuit, query=[3, 7], evidence={1: 0})  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from margmap.circuit import Circuit as Circuit
+    from margmap.circuit import Variable as Variable
+    from margmap.errors import FormatError as FormatError
+    from margmap.errors import ImpossibleEvidenceError as ImpossibleEvidenceError
+    from margmap.errors import LimitError as LimitError
+    from margmap.errors import MargmapError as MargmapError
+    from margmap.errors import MissingExtraError as MissingExtraError
+    from margmap.errors import QueryError as QueryError
+    from margmap.errors import StructureError as StructureError
+    from margmap.expression import Expression as Expression
+    from margmap.expression import bernoulli as bernoulli
+    from margmap.expression import binomial as binomial
+    from margmap.expression import categorical as categorical
+    from margmap.expression import circuit_of as circuit_of
+    from margmap.expression import gaussian as gaussian
+    from margmap.expression import indicator as indicator
+    from margmap.io import load as load
+    from margmap.io import save as save
+    from margmap.queries import log_conditional as log_conditional
+    from margmap.queries import log_likelihood as log_likelihood
+    from margmap.queries import log_marginal as log_marginal
+    from margmap.queries import posteriors as posteriors
+    from margmap.queries import sample as sample
+    from margmap.reduce import Reduced as Reduced
+    from margmap.solve import marginal_map as marginal_map
+    from margmap.solve.result import Result as Result
+    from margmap.structure import Properties as Properties
+    from margmap.structure import check as check
+    from margmap.structure import normalise as normalise
+    from margmap.structure import smooth as smooth
+    from margmap.vtree import Vtree as Vtree
+    from margmap.vtree import vtree_of as vtree_of
+
+__version__ = "0.1.0"
+
+# Where each public name lives. They are imported when first used: `import margmap` itself loads nothing heavy.
+_HOME = {
+    "margmap.expression": "Expression bernoulli binomial categorical circuit_of gaussian indicator",
+    "margmap.circuit": "Circuit Variable",
+    "margmap.errors": (
+        "FormatError ImpossibleEvidenceError LimitError MargmapError MissingExtraError QueryError StructureError"
+    ),
+    "margmap.io": "load save",
+    "margmap.queries": "log_conditional log_likelihood log_marginal posteriors sample",
+    "margmap.reduce": "Reduced",
+    "margmap.solve": "marginal_map",
+    "margmap.solve.result": "Result",
+    "margmap.structure": "Properties check normalise smooth",
+    "margmap.vtree": "Vtree vtree_of",
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names.split()}
+__all__ = sorted(_MODULE)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE:
+        raise AttributeError(f"module 'margmap' has no attribute {name!r}")
+    value = getattr(import_module(_MODULE[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -1,0 +1,377 @@
+"""The Circuit value: flat, read-only arrays in topological order, children before parents, the root last."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from margmap._jit import kernel
+from margmap.errors import QueryError, StructureError
+
+if TYPE_CHECKING:
+    from margmap.evaluate import Scaled
+    from margmap.expression import Expression
+    from margmap.structure import Properties, Scopes
+
+Name: TypeAlias = int | str
+Value: TypeAlias = int | float | str
+IntArray: TypeAlias = NDArray[np.int32]
+LongArray: TypeAlias = NDArray[np.int64]
+FloatArray: TypeAlias = NDArray[np.float64]
+KindArray: TypeAlias = NDArray[np.int8]
+S = TypeVar("S", bound=np.generic)
+
+# Node kinds. Everything below PRODUCT is a leaf. Parameters of each leaf, in `Circuit.param`:
+INDICATOR = 0  # value
+BERNOULLI = 1  # log p(1), log p(0)
+CATEGORICAL = 2  # log p(0), log p(1), ...
+BINOMIAL = 3  # number of trials, log p, log (1 - p)
+GAUSSIAN = 4  # mean, standard deviation
+PRODUCT = 5
+SUM = 6
+KIND_NAMES = ("indicator", "bernoulli", "categorical", "binomial", "gaussian", "product", "sum")
+
+MAX_CARDINALITY = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class Variable:
+    """A named variable with ``cardinality`` values 0, 1, ... (0: continuous), whose values may have names.
+
+    ``X[1]`` is the indicator of X = 1, see :mod:`margmap.expression`.
+    """
+
+    name: Name
+    cardinality: int = 2
+    states: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if isinstance(self.name, bool) or not isinstance(self.name, int | str):
+            raise StructureError(f"a variable's name is a string or an integer, not {self.name!r}")
+        if not 0 <= self.cardinality <= MAX_CARDINALITY:
+            raise StructureError(
+                f"variable {self.name!r}: cardinality {self.cardinality} is not in 0 (continuous) to {MAX_CARDINALITY}"
+            )
+        if self.states and len(self.states) != self.cardinality:
+            raise StructureError(
+                f"variable {self.name!r}: {len(self.states)} state names for {self.cardinality} values"
+            )
+        if len(set(self.states)) != len(self.states):
+            raise StructureError(f"variable {self.name!r}: its state names are not distinct")
+
+    @property
+    def continuous(self) -> bool:
+        """Whether the variable takes real values."""
+        return self.cardinality == 0
+
+    def code(self, value: Value) -> int:
+        """The number of a value given by number or by state name."""
+        if self.continuous:
+            raise QueryError(f"variable {self.name!r} is continuous: its values have no numbers")
+        if isinstance(value, str):
+            if value in self.states:
+                return self.states.index(value)
+            try:
+                value = int(value)
+            except ValueError:
+                known = f"its states are {', '.join(self.states)}" if self.states else "it has no state names"
+                raise QueryError(f"variable {self.name!r} has no state {value!r}: {known}") from None
+        if isinstance(value, float | np.floating) and not float(value).is_integer():
+            raise QueryError(f"variable {self.name!r}: value {value!r} is not an integer")
+        number = int(value)
+        if not 0 <= number < self.cardinality:
+            raise QueryError(f"variable {self.name!r}: value {number} is out of range 0 to {self.cardinality - 1}")
+        return number
+
+    def label(self, code: int) -> int | str:
+        """What a user calls the value with this number: its state name if it has one."""
+        return self.states[code] if self.states else int(code)
+
+    def __getitem__(self, value: Value) -> Expression:
+        from margmap.expression import indicator
+
+        return indicator(self, value)
+
+
+class Circuit:
+    """An immutable probabilistic circuit.
+
+    Node ``i`` has kind ``kind[i]``, children ``child[start[i]:start[i + 1]]`` (all smaller than ``i``) with
+    ``log_weight`` beside them (0 on product edges), and, if it is a leaf, the variable number ``var[i]`` and the
+    parameters ``param[param_start[i]:param_start[i + 1]]``. The last node is the root. Use :func:`assemble` or the
+    expressions of :mod:`margmap.expression` to make one.
+    """
+
+    def __init__(
+        self,
+        variables: Iterable[Variable],
+        kind: KindArray,
+        start: LongArray,
+        child: IntArray,
+        log_weight: FloatArray,
+        var: IntArray,
+        param_start: LongArray,
+        param: FloatArray,
+    ) -> None:
+        self.variables = tuple(variables)
+        self.kind = _frozen(kind, np.int8)
+        self.start = _frozen(start, np.int64)
+        self.child = _frozen(child, np.int32)
+        self.log_weight = _frozen(log_weight, np.float64)
+        self.var = _frozen(var, np.int32)
+        self.param_start = _frozen(param_start, np.int64)
+        self.param = _frozen(param, np.float64)
+        _validate(self)
+
+    def __repr__(self) -> str:
+        return f"Circuit({len(self.variables)} variables, {self.num_nodes} nodes, {self.num_edges} edges)"
+
+    @property
+    def num_nodes(self) -> int:
+        """The number of nodes, leaves included."""
+        return int(self.kind.size)
+
+    @property
+    def num_edges(self) -> int:
+        """The number of edges, below sums and products alike."""
+        return int(self.child.size)
+
+    @property
+    def root(self) -> int:
+        """The number of the root node."""
+        return self.num_nodes - 1
+
+    @property
+    def names(self) -> tuple[Name, ...]:
+        """The names of the variables, in column order."""
+        return tuple(variable.name for variable in self.variables)
+
+    @cached_property
+    def depth(self) -> int:
+        """The number of edges on the longest path from the root to a leaf."""
+        return int(_depth(self.start, self.child))
+
+    @cached_property
+    def _position(self) -> dict[Name, int]:
+        by_text: dict[Name, int] = {str(v.name): i for i, v in enumerate(self.variables)}
+        return by_text | {v.name: i for i, v in enumerate(self.variables)}
+
+    def index(self, name: Name) -> int:
+        """The column of the variable called ``name``; ``"3"`` finds a variable named 3 unless one is named "3"."""
+        key = int(name) if isinstance(name, np.integer) else name
+        found = self._position.get(key) if isinstance(key, int | str) else None
+        if found is None:
+            raise QueryError(f"unknown variable {name!r}: {_known_names(self.names)}")
+        return found
+
+    @cached_property
+    def scopes(self) -> Scopes:
+        """Which variables lie below each node."""
+        from margmap.structure import find_scopes
+
+        return find_scopes(self)
+
+    @cached_property
+    def properties(self) -> Properties:
+        """The structural properties, see :func:`margmap.check`."""
+        from margmap.structure import check
+
+        return check(self)
+
+    @cached_property
+    def scaled(self) -> Scaled:
+        """The same circuit in relative numbers, which the compiled passes run on."""
+        from margmap.evaluate import scale
+
+        return scale(self)
+
+    def evidence_codes(self, evidence: Mapping[Name, Value]) -> tuple[IntArray, FloatArray]:
+        """One row of codes (cardinality where nothing is observed) and one of real values (NaN likewise)."""
+        codes = np.array([v.cardinality for v in self.variables], dtype=np.int32)
+        reals = np.full(len(self.variables), np.nan)
+        for name, value in evidence.items():
+            column = self.index(name)
+            variable = self.variables[column]
+            if variable.continuous:
+                reals[column] = _real(variable, value)
+            else:
+                codes[column] = variable.code(value)
+        return codes, reals
+
+
+class Parts(NamedTuple):
+    """The growing lists that readers and the builder fill and :func:`assemble` turns into a circuit."""
+
+    kind: list[int]
+    start: list[int]
+    child: list[int]
+    log_weight: list[float]
+    var: list[int]
+    param_start: list[int]
+    param: list[float]
+
+    @classmethod
+    def new(cls) -> Parts:
+        """No nodes yet."""
+        return cls([], [0], [], [], [], [0], [])
+
+    def leaf(self, kind: int, var: int, parameters: Sequence[float]) -> int:
+        """Add a leaf and return its number."""
+        self.param.extend(parameters)
+        return self._close(kind, var)
+
+    def product(self, children: Sequence[int]) -> int:
+        """Add a product and return its number."""
+        self.child.extend(children)
+        self.log_weight.extend([0.0] * len(children))
+        return self._close(PRODUCT, -1)
+
+    def sum(self, children: Sequence[int], log_weights: Sequence[float]) -> int:
+        """Add a sum and return its number."""
+        self.child.extend(children)
+        self.log_weight.extend(log_weights)
+        return self._close(SUM, -1)
+
+    def _close(self, kind: int, var: int) -> int:
+        self.kind.append(kind)
+        self.var.append(var)
+        self.start.append(len(self.child))
+        self.param_start.append(len(self.param))
+        return len(self.kind) - 1
+
+
+def assemble(variables: Iterable[Variable], parts: Parts, root: int | None = None) -> Circuit:
+    """Make a circuit of what lies below ``root`` (the last node by default); other nodes are left out."""
+    kind = np.array(parts.kind, dtype=np.int8)
+    start = np.array(parts.start, dtype=np.int64)
+    child = np.array(parts.child, dtype=np.int32)
+    if kind.size == 0:
+        raise StructureError("a circuit needs at least one node")
+    if child.size and (child.min() < 0 or bool((child >= np.repeat(np.arange(kind.size), np.diff(start))).any())):
+        raise StructureError("every child must come before its parent")
+    keep = _below(start, child, kind.size - 1 if root is None else root)
+    weight = np.array(parts.log_weight, dtype=np.float64)
+    var = np.array(parts.var, dtype=np.int32)
+    param_start = np.array(parts.param_start, dtype=np.int64)
+    param = np.array(parts.param, dtype=np.float64)
+    if not keep.all():
+        number = np.cumsum(keep) - 1
+        edges = np.repeat(keep, np.diff(start))
+        params = np.repeat(keep, np.diff(param_start))
+        start = np.concatenate(([0], np.cumsum(np.diff(start)[keep])))
+        param_start = np.concatenate(([0], np.cumsum(np.diff(param_start)[keep])))
+        kind, var, child, weight, param = kind[keep], var[keep], number[child[edges]], weight[edges], param[params]
+    return Circuit(variables, kind, start, child, weight, var, param_start, param)
+
+
+def _frozen(array: NDArray[Any], dtype: type[S]) -> NDArray[S]:
+    result = np.array(array, dtype=dtype, order="C", copy=array.flags.writeable or None)
+    result.setflags(write=False)
+    return result
+
+
+def _real(variable: Variable, value: Value) -> float:
+    try:
+        number = float(value)
+    except ValueError:
+        raise QueryError(f"variable {variable.name!r} is continuous: {value!r} is not a number") from None
+    if not np.isfinite(number):
+        raise QueryError(f"variable {variable.name!r}: evidence {value!r} is not finite")
+    return number
+
+
+def _known_names(names: Sequence[Name], most: int = 8) -> str:
+    if not names:
+        return "the circuit has no variables"
+    if len(names) <= most:
+        return "the circuit has " + ", ".join(map(str, names))
+    return f"the circuit has {', '.join(map(str, names[: most - 1]))}, ... {names[-1]} ({len(names)} in all)"
+
+
+def _validate(c: Circuit) -> None:
+    """Refuse arrays that do not describe a circuit, naming the first offending node."""
+    n, m = c.kind.size, c.child.size
+    if len({v.name for v in c.variables}) != len(c.variables):
+        seen: set[Name] = set()
+        twice = next(v.name for v in c.variables if v.name in seen or seen.add(v.name))  # type: ignore[func-returns-value]
+        raise StructureError(f"variable {twice!r} is there twice")
+    if n == 0:
+        raise StructureError("a circuit needs at least one node")
+    for array, size in ((c.start, n + 1), (c.param_start, n + 1), (c.var, n), (c.log_weight, m)):
+        if array.size != size:
+            raise StructureError("the arrays of a circuit do not fit together")
+    for array, size in ((c.start, m), (c.param_start, c.param.size)):
+        if array[0] != 0 or array[-1] != size or (np.diff(array) < 0).any():
+            raise StructureError("the arrays of a circuit do not fit together")
+
+    def refuse(bad: NDArray[np.bool_], why: str, *, edges: bool = False) -> None:
+        if bad.any():
+            node = int(np.flatnonzero(bad)[0])
+            node = int(np.searchsorted(c.start, node, side="right")) - 1 if edges else node
+            kind = KIND_NAMES[c.kind[node]] if 0 <= c.kind[node] <= SUM else "unknown"
+            over = f" over variable {c.variables[c.var[node]].name!r}" if 0 <= c.var[node] < len(c.variables) else ""
+            raise StructureError(f"node {node} ({kind}{over}): {why}")
+
+    refuse((c.kind < 0) | (c.kind > SUM), "this kind of node does not exist")
+    leaf, fan_in = c.kind < PRODUCT, np.diff(c.start)
+    refuse(leaf & (fan_in > 0), "a leaf has no children")
+    refuse(~leaf & (fan_in == 0), "a sum or product needs at least one child")
+    owner = np.repeat(np.arange(n), fan_in)
+    refuse((c.child < 0) | (c.child >= owner), "a child must come before its parent", edges=True)
+    refuse(np.isnan(c.log_weight), "a weight is not a number", edges=True)
+    refuse(c.log_weight == np.inf, "a weight is infinite", edges=True)
+    refuse((c.kind[owner] == PRODUCT) & (c.log_weight != 0), "an edge below a product has a weight", edges=True)
+    refuse(leaf & ((c.var < 0) | (c.var >= len(c.variables))), "its variable does not exist")
+    cardinality = np.array([v.cardinality for v in c.variables] or [0])[np.where(leaf, c.var, 0)]
+    refuse((leaf & (c.kind != GAUSSIAN) & (cardinality == 0)), "a continuous variable needs a Gaussian leaf")
+    refuse((c.kind == GAUSSIAN) & (cardinality != 0), "a discrete variable cannot have a Gaussian leaf")
+    refuse((c.kind == BERNOULLI) & (cardinality != 2), "a Bernoulli leaf needs a variable with two values")
+    expected = np.select(
+        [c.kind == INDICATOR, c.kind == BERNOULLI, c.kind == CATEGORICAL, c.kind == BINOMIAL, c.kind == GAUSSIAN],
+        [1, 2, cardinality, 3, 2],
+        default=0,
+    )
+    refuse(np.diff(c.param_start) != expected, "it has the wrong number of parameters")
+    first = np.append(c.param, 0.0)[c.param_start[:-1]]
+    refuse(
+        (c.kind == INDICATOR) & ~((first >= 0) & (first < cardinality) & (first == np.floor(first))),
+        "its value is out of range",
+    )
+    refuse((c.kind == BINOMIAL) & (first != cardinality - 1), "n trials need a variable with n + 1 values")
+    kinds = np.repeat(c.kind, np.diff(c.param_start))
+    who = np.repeat(np.arange(n), np.diff(c.param_start))
+    trials = (kinds == BINOMIAL) & (c.param_start[who] == np.arange(who.size))
+    logs = np.isin(kinds, (BERNOULLI, CATEGORICAL, BINOMIAL)) & ~trials
+    bad_log = logs & ~(c.param <= 1e-9)
+    bad_gauss = (kinds == GAUSSIAN) & ~np.isfinite(c.param)
+    for bad, why in ((bad_log, "a probability is not in 0 to 1"), (bad_gauss, "a parameter is not finite")):
+        nodes = np.zeros(n, dtype=np.bool_)
+        nodes[who[bad]] = True
+        refuse(nodes, why)
+    deviation = np.append(c.param, (0.0, 0.0))[c.param_start[:-1] + 1]
+    refuse((c.kind == GAUSSIAN) & ~(deviation > 0), "the standard deviation must be positive")
+
+
+@kernel
+def _depth(start: LongArray, child: IntArray) -> int:
+    level = np.zeros(start.size - 1, dtype=np.int64)
+    for n in range(start.size - 1):
+        for e in range(start[n], start[n + 1]):
+            level[n] = max(level[n], level[child[e]] + 1)
+    return int(level[-1])
+
+
+@kernel
+def _below(start: LongArray, child: IntArray, root: int) -> NDArray[np.bool_]:
+    keep = np.zeros(start.size - 1, dtype=np.bool_)
+    keep[root] = True
+    for n in range(root, -1, -1):
+        if keep[n]:
+            for e in range(start[n], start[n + 1]):
+                keep[child[e]] = True
+    return keep

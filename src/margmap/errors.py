@@ -1,0 +1,37 @@
+"""Every error a user can cause, under one root."""
+
+from __future__ import annotations
+
+
+class MargmapError(Exception):
+    """The root of all errors raised on purpose by margmap."""
+
+
+class FormatError(MargmapError):
+    """A file cannot be read or written; the message names the file and, where there is one, the line."""
+
+    def __init__(self, message: str, *, path: object = None, line: int | None = None) -> None:
+        self.path = path
+        self.line = line
+        where = "" if path is None else f"{path}: " if line is None else f"{path}, line {line}: "
+        super().__init__(where + message)
+
+
+class StructureError(MargmapError):
+    """A circuit lacks a property that the request needs; the message names the node and the variable."""
+
+
+class QueryError(MargmapError):
+    """A query, its evidence or its rows do not fit the circuit."""
+
+
+class ImpossibleEvidenceError(QueryError):
+    """The evidence has probability 0, so nothing can be conditioned on it."""
+
+
+class LimitError(MargmapError):
+    """The request is larger than this method or a limit allows."""
+
+
+class MissingExtraError(MargmapError):
+    """An optional dependency is not installed; the message says which extra brings it."""
