@@ -2,10 +2,10 @@
 
 All passes run on the *scaled* circuit. Let M be the total mass of a leaf (or its largest density, if that is more), the
 product of the children's M at a product, their weighted sum at a sum. Each node is divided by its M, and each weight
-becomes ``weight * M_child / M_node``. Then every value lies in [0, 1] and everything is multiply and add, without exp or log.
-What can still underflow is a product of many small values: the pass for one row carries a log scale beside such a node,
-and the pass for many rows hands a row that falls under 1e-250 to it. Nothing larger is lost, because no factor above a
-node exceeds 1.
+becomes ``weight * M_child / M_node``. Then every value lies in [0, 1] and everything is multiply and add, without exp
+or log. What can still underflow is a product of many small values: the pass for one row carries a log scale beside
+such a node, and the pass for many rows hands a row that falls under 1e-250 to it. Nothing larger is lost, because no
+factor above a node exceeds 1.
 """
 
 from __future__ import annotations
@@ -151,7 +151,10 @@ def leaf_value(s: Scaled, n: int, codes: IntArray, reals: FloatArray) -> tuple[f
         z = (reals[v] - s.table[t]) / s.table[t + 1]
         at_mode = s.table[t + 2] * 0.3989422804014327 / s.table[t + 1]
         return at_mode, -0.5 * z * z
-    return s.table[s.table_start[n] + codes[v]], 0.0
+    p = s.table[s.table_start[n] + codes[v]]
+    if 0 < p < TINY:
+        return 1.0, np.log(p)
+    return p, 0.0
 
 
 @kernel
@@ -178,6 +181,8 @@ def forward(s: Scaled, codes: IntArray, reals: FloatArray, value: FloatArray, lo
             if top > -np.inf:
                 for e in range(s.start[n], s.start[n + 1]):
                     c = s.child[e]
+                    if value[c] <= 0:
+                        continue
                     shift = log_scale[c] - top
                     w = s.weight[e]
                     if w <= TINY:

@@ -110,7 +110,7 @@ def _impossible() -> ImpossibleEvidenceError:
 def _forward(circuit: Circuit, codes: IntArray, reals: FloatArray) -> tuple[FloatArray, FloatArray]:
     value, log_scale = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
     forward(circuit.scaled, codes, reals, value, log_scale)
-    if value[-1] <= 0:
+    if value[-1] <= 0 or log_scale[-1] == -np.inf:
         raise _impossible()
     return value, log_scale
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -16,27 +15,11 @@ from margmap._jit import kernel
 from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name, Value
 from margmap.errors import ImpossibleEvidenceError, QueryError
 from margmap.evaluate import Scaled, edge_share, forward
+from margmap.flat import Flat, rebuild
 from margmap.structure import require_tractable
-
-LEAF = 0
 
 # Shares of a sum under this are left out of the reduced circuit; `Reduced.dropped` accounts for them.
 NEGLIGIBLE = 1e-300
-
-
-class Flat(NamedTuple):
-    """A circuit of indicators, products and sums with plain (not log) weights, as the solvers' kernels take it.
-
-    Leaf ``n`` is the indicator of query variable ``var[n]`` (a position in the query) having ``value[n]``. Children
-    come before parents; the last node is the root.
-    """
-
-    kind: KindArray
-    start: LongArray
-    child: IntArray
-    weight: FloatArray
-    var: IntArray
-    value: IntArray
 
 
 @dataclass(frozen=True)
@@ -104,7 +87,7 @@ def reduce_codes(circuit: Circuit, columns: Sequence[int], codes: IntArray, real
     kind, start, child, weight, var, value, log_scale, dropped = _reduce(s, codes, reals, position, cardinality)
     if log_scale == -np.inf:
         raise ImpossibleEvidenceError("the evidence has probability 0: no state of the query is possible under it")
-    flat = Flat(kind, start, child, weight, var, value)
+    flat, _ = rebuild(Flat(kind, start, child, weight, var, value), np.ones(child.size, dtype=np.bool_))
     return Reduced(flat, cardinality, float(log_scale) + s.log_total, s.rounding, dropped * NEGLIGIBLE)
 
 
@@ -151,100 +134,55 @@ def _reduce(
                 elif value[c] > 0 and s.log_weight[e] > -np.inf:
                     dropped += 1
 
+    # The indicators come first, then one node for each that is left, still with all its detours.
     room_nodes += first_leaf[-1]
     kind = np.zeros(room_nodes, dtype=np.int8)
     start = np.zeros(room_nodes + 1, dtype=np.int64)
     child = np.zeros(room_edges, dtype=np.int32)
-    weight = np.zeros(room_edges)
-    bits = weight.view(np.uint64)
+    weight = np.ones(room_edges)
     var = np.full(room_nodes, -1, dtype=np.int32)
     leaf_value = np.full(room_nodes, -1, dtype=np.int32)
-    count = 0
-
-    indicator = np.full(first_leaf[-1], -1, dtype=np.int32)
+    for q in range(cardinality.size):
+        for x in range(cardinality[q]):
+            var[first_leaf[q] + x], leaf_value[first_leaf[q] + x] = q, x
+    count, end = first_leaf[-1], 0
     number = np.full(n_old, -1, dtype=np.int32)
-    seen_at = np.full(room_nodes, -1, dtype=np.int64)  # edge of the current sum that leads to a new node
-    size = 64
-    while size < 2 * room_nodes:
-        size *= 2
-    slots = np.full(size, -1, dtype=np.int32)
-
     for n in range(n_old):
         if not live[n]:
             continue
-        begin = start[count]
-        end = begin
         if s.kind[n] < PRODUCT:
             q = position[s.var[n]]
             table, total = s.table_start[n], 0.0
             for x in range(cardinality[q]):
                 total += s.table[table + x]
             for x in range(cardinality[q]):
-                part = s.table[table + x] / total
-                if part > 0:
-                    leaf = indicator[first_leaf[q] + x]
-                    if leaf < 0:
-                        leaf = np.int32(count)
-                        indicator[first_leaf[q] + x] = leaf
-                        var[count], leaf_value[count] = q, x
-                        count += 1
-                        start[count] = begin
-                    child[end], weight[end] = leaf, part
+                if s.table[table + x] > 0:
+                    child[end], weight[end] = first_leaf[q] + x, s.table[table + x] / total
                     end += 1
+            kind[count] = SUM
         elif s.kind[n] == PRODUCT:
             for e in range(s.start[n], s.start[n + 1]):
                 if asked[s.child[e]]:
-                    child[end], weight[end] = number[s.child[e]], 1.0
+                    child[end] = number[s.child[e]]
                     end += 1
+            kind[count] = PRODUCT
         else:
             for e in range(s.start[n], s.start[n + 1]):
                 if share[e] > NEGLIGIBLE:
-                    c = number[s.child[e]]
-                    if seen_at[c] >= 0:
-                        weight[seen_at[c]] += share[e]
-                    else:
-                        seen_at[c] = end
-                        child[end], weight[end] = c, share[e]
-                        end += 1
-            for e in range(begin, end):
-                seen_at[child[e]] = -1
-        if end == begin + 1:
-            number[n] = child[begin]  # normalised, so a single child is the node itself
-            continue
-        # Share equal nodes: look the new one up by its children and weights.
-        is_kind = np.int8(PRODUCT) if s.kind[n] == PRODUCT else np.int8(SUM)
-        h = np.uint64(is_kind) * np.uint64(0x9E3779B97F4A7C15)
-        for e in range(begin, end):
-            h = (h ^ np.uint64(child[e]) ^ bits[e]) * np.uint64(0xBF58476D1CE4E5B9)
-            h ^= h >> np.uint64(29)
-        slot = np.int64(h & np.uint64(size - 1))
-        found = -1
-        while slots[slot] >= 0 and found < 0:
-            k = slots[slot]
-            if kind[k] == is_kind and start[k + 1] - start[k] == end - begin:
-                found = k
-                for e in range(end - begin):
-                    if child[start[k] + e] != child[begin + e] or weight[start[k] + e] != weight[begin + e]:
-                        found = -1
-                        break
-            slot = (slot + 1) & (size - 1)
-        if found >= 0:
-            number[n] = found
-            continue
-        slots[slot] = count
-        kind[count] = is_kind
+                    child[end], weight[end] = number[s.child[e]], share[e]
+                    end += 1
+            kind[count] = SUM
         number[n] = count
         count += 1
         start[count] = end
     root = value[n_old - 1]
-    edges = start[count]
     return (
-        kind[:count].copy(),
-        start[: count + 1].copy(),
-        child[:edges].copy(),
-        weight[:edges].copy(),
-        var[:count].copy(),
-        leaf_value[:count].copy(),
+        kind,
+        start,
+        child[:end].copy(),
+        weight[:end].copy(),
+        var,
+        leaf_value,
         np.log(root) + log_scale[n_old - 1] if root > 0 else -np.inf,
         dropped,
     )

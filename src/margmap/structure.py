@@ -62,7 +62,7 @@ class Properties(NamedTuple):
 def find_scopes(circuit: Circuit) -> Scopes:
     """The scope of every node, each distinct scope stored once."""
     words = max(1, -(-len(circuit.variables) // 64))
-    ids, bits = _scopes(circuit.kind, circuit.start, circuit.child, circuit.var, words)
+    ids, bits = intern_scopes(circuit.kind, circuit.start, circuit.child, circuit.var, words)
     for array in (ids, bits):
         array.setflags(write=False)
     return Scopes(ids, bits)
@@ -252,7 +252,7 @@ def _overlapping_sum(circuit: Circuit) -> int:
 def _unnormalised_node(circuit: Circuit) -> int:
     owner = np.repeat(np.arange(circuit.num_nodes), np.diff(circuit.start))
     weights = np.where(circuit.kind[owner] == SUM, np.exp(np.minimum(circuit.log_weight, 700.0)), 0.0)
-    mass = np.bincount(owner, weights, minlength=circuit.num_nodes)
+    mass = np.bincount(owner, weights, minlength=circuit.num_nodes).astype(np.float64)  # integers if there are no edges
     table_start, table = leaf_tables(circuit)
     leaf = np.repeat(np.arange(circuit.num_nodes), np.diff(table_start))
     mass += np.bincount(leaf, np.exp(table), minlength=circuit.num_nodes)
@@ -280,7 +280,9 @@ def _slot(words: Bits, size: int) -> int:
 
 
 @kernel
-def _scopes(kind: KindArray, start: LongArray, child: IntArray, var: IntArray, words: int) -> tuple[IntArray, Bits]:
+def intern_scopes(
+    kind: KindArray, start: LongArray, child: IntArray, var: IntArray, words: int
+) -> tuple[IntArray, Bits]:
     """Scopes bottom-up, interned in a hash table so that memory grows with the number of distinct ones."""
     n = kind.size
     ids = np.zeros(n, dtype=np.int32)

@@ -42,7 +42,8 @@ class Vtree:
     def in_order(self) -> IntArray:
         """The position of every node when all are visited left child, node, right child: their ids in files."""
         position = np.zeros(self.num_nodes, dtype=np.int32)
-        stack, count, node = [], 0, self.num_nodes - 1
+        stack: list[int] = []
+        count, node = 0, self.num_nodes - 1
         left, right = self.left.tolist(), self.right.tolist()
         while node >= 0 or stack:
             while node >= 0:

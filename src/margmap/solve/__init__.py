@@ -21,6 +21,7 @@ Solver = Callable[..., Outcome]
 
 #: Name of each method and the module whose ``solve(reduced, limits, ...)`` it is; imported when first used.
 METHODS: dict[str, str] = {
+    "iterative": "margmap.solve.iterative",
     "brute": "margmap.solve.brute",
 }
 

@@ -7,7 +7,8 @@ import numpy as np
 from margmap._jit import kernel
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray
 from margmap.errors import LimitError
-from margmap.reduce import Flat, Reduced
+from margmap.flat import Flat
+from margmap.reduce import Reduced
 from margmap.solve.result import Limits, Outcome, Status
 
 MOST_STATES = 1 << 24

@@ -1,0 +1,6 @@
+"""``python -m margmap`` is the command ``margmap``."""
+
+from margmap.cli import main
+
+if __name__ == "__main__":
+    main()

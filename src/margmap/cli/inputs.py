@@ -1,0 +1,128 @@
+"""What the command line takes besides models: lists of variables, evidence, instance files, rows of numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from margmap.errors import FormatError, QueryError
+
+if TYPE_CHECKING:
+    from margmap.circuit import FloatArray, Name, Value
+
+
+def parse_names(option: str, texts: Sequence[str]) -> list[Name]:
+    """Variables from ``--query 3,7 --query x``, as text; a circuit finds a variable named 3 by "3" too."""
+    return [_name(option, text, part) for text in texts for part in text.split(",")]
+
+
+def parse_evidence(option: str, texts: Sequence[str]) -> dict[Name, Value]:
+    """Values from ``--evidence 1=0,4=1``."""
+    pairs: list[tuple[str, Value]] = []
+    for text in texts:
+        for part in text.split(","):
+            name, equals, value = part.partition("=")
+            if not equals or not value.strip() or "=" in value:
+                raise QueryError(
+                    f"{option} {text!r}: {part.strip()!r} is not of the form variable=value; write 1=0,4=1, "
+                    "or use --instance where a name has '=' or ',' in it"
+                )
+            pairs.append((_name(option, text, name), value.strip()))
+    return dict(_distinct(pairs, option))
+
+
+def read_instance(path: Path, index: int | None) -> tuple[list[Name] | None, dict[Name, Value]]:
+    """The query (None: everything not observed) and the evidence of an instance file."""
+    from margmap.io.files import read_lines
+
+    def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        return dict(_distinct(pairs, str(path)))
+
+    try:
+        data = json.loads("\n".join(read_lines(path)), object_pairs_hook=object_of)
+    except json.JSONDecodeError as error:
+        raise FormatError(f"not JSON: {error.msg} (column {error.colno})", path=path, line=error.lineno) from None
+    except (RecursionError, ValueError) as error:
+        raise FormatError(f"not an instance: {error}", path=path) from None
+    instance = _choose(data, index, path)
+    if not isinstance(instance, dict) or not {"query", "evidence"} & set(instance):
+        raise FormatError('not an instance: expected {"query": [...], "evidence": {...}}', path=path)
+    query, evidence = instance.get("query"), instance.get("evidence", {})
+    if query is not None and not (isinstance(query, list) and all(type(name) in (int, str) for name in query)):
+        raise FormatError('"query" must be a list of variables', path=path)
+    if not isinstance(evidence, dict) or not all(type(x) in (int, float, str) for x in evidence.values()):
+        raise FormatError('"evidence" must be an object from variables to numbers or state names', path=path)
+    return query, dict(evidence.items())
+
+
+def read_rows(path: Path) -> FloatArray:
+    """A matrix from a file of comma-separated numbers, gzipped or not; an empty cell is a missing value."""
+    import numpy as np
+
+    from margmap.io.files import read_lines
+
+    lines = read_lines(path)
+    try:
+        rows: FloatArray = np.loadtxt(lines, delimiter=",", ndmin=2, comments=None)
+    except ValueError:
+        rows = np.array(_scan_rows(lines, path))  # slower, but allows empty cells and knows the line of an error
+    return rows
+
+
+def _scan_rows(lines: Iterable[str], path: Path) -> list[list[float]]:
+    rows: list[list[float]] = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        row = [_cell(cell.strip(), path, number) for cell in line.split(",")]
+        if rows and len(row) != len(rows[0]):
+            raise FormatError(f"{len(row)} values, but the lines before have {len(rows[0])}", path=path, line=number)
+        rows.append(row)
+    return rows
+
+
+def _cell(text: str, path: Path, line: int) -> float:
+    try:
+        if "_" in text:  # float() would take 1_0 for 10
+            raise ValueError
+        return float(text) if text else math.nan
+    except ValueError:
+        shown = text if len(text) <= 40 else text[:40] + "..."
+        raise FormatError(
+            f"{shown!r} is not a number: rows are comma-separated numbers without a header", path=path, line=line
+        ) from None
+
+
+def _choose(data: Any, index: int | None, path: Path) -> Any:
+    if not isinstance(data, dict) or "instances" not in data:
+        if index is not None:
+            raise FormatError('--index was given, but the file has no list "instances"', path=path)
+        return data
+    instances = data["instances"]
+    if not isinstance(instances, list) or not instances:
+        raise FormatError('"instances" must be a list with at least one entry', path=path)
+    if index is None and len(instances) > 1:
+        raise FormatError(
+            f"holds {len(instances)} instances: choose one with --index 0 to {len(instances) - 1}", path=path
+        )
+    if index is not None and not 0 <= index < len(instances):
+        raise FormatError(f"--index {index} is out of range 0 to {len(instances) - 1}", path=path)
+    return instances[index or 0]
+
+
+def _name(option: str, text: str, part: str) -> str:
+    if not part.strip():
+        raise QueryError(f"{option} {text!r}: a variable's name is missing")
+    return part.strip()
+
+
+def _distinct(pairs: Sequence[tuple[Any, Any]], where: str) -> Sequence[tuple[Any, Any]]:
+    seen: set[Any] = set()
+    for name, _ in pairs:
+        if name in seen:
+            raise QueryError(f"{where}: {name!r} is given twice")
+        seen.add(name)
+    return pairs

@@ -1,0 +1,99 @@
+"""What the command line prints: one JSON object, or text and small tables."""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from margmap.solve.result import Result
+
+MOST_ROWS = 40
+COMPILING = "Compiling kernels (first run only) ..."
+
+
+def print_json(data: Mapping[str, Any]) -> None:
+    """One JSON object on one line; a number that JSON does not have, the log of 0 above all, is null."""
+    print(json.dumps(_finite(data), allow_nan=False))
+
+
+def print_table(header: Sequence[str], rows: Sequence[Sequence[object]], most: int = MOST_ROWS) -> None:
+    """A table without frames, cut after ``most`` rows."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(box=None, padding=(0, 3, 0, 0), show_header=any(header), header_style="bold")
+    for title in header:
+        table.add_column(title, overflow="fold")
+    for row in rows[:most]:
+        table.add_row(*(Text(printable(str(cell))) for cell in row))
+    Console(highlight=False).print(table)
+    if len(rows) > most:
+        print(f"... and {len(rows) - most} more (use --json)")
+
+
+def print_result(result: Result) -> None:
+    """The state as a table, its probability, and what is proven of it."""
+    print_table(("variable", "value"), list(result.state.items()))
+    print(f"log p(q, e) = {result.log_prob:.6f}, p(q | e) = {math.exp(result.log_conditional):.6g}")
+    print(proof(result))
+
+
+def proof(result: Result) -> str:
+    """What the bounds say, in one line."""
+    from margmap.solve.result import TOLERANCE
+
+    if result.gap <= TOLERANCE:
+        return f"proven optimal: no state is better (bounds within {TOLERANCE:g} nats)"
+    more = f"a better state can have at most log p = {result.log_upper:.6f}, {result.gap:.3g} nats more"
+    if result.status == "optimal":
+        return f"within the gap asked for: {more}"
+    return f"stopped ({result.status.replace('_', ' ')}): {more}"
+
+
+def complain(message: str) -> None:
+    """The one line on stderr that an error gets."""
+    print(f"margmap: error: {printable(message)}", file=sys.stderr)
+
+
+def printable(text: str) -> str:
+    """The text on one line and without control characters: names come from files, and a terminal obeys them."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+@contextmanager
+def spinner(text: str) -> Iterator[None]:
+    """Show on a terminal's stderr what is being done, or that kernels are being compiled; elsewhere nothing.
+
+    Nothing may be printed inside the block: rich would send it to stderr.
+    """
+    if not sys.stderr.isatty():
+        yield
+        return
+    from rich.console import Console
+    from rich.text import Text
+
+    with Console(stderr=True).status(Text(printable(text)), spinner="line") as status:
+        from margmap._jit import on_compile  # numba, the slow import: the spinner turns already
+
+        with on_compile(lambda: status.update(Text(COMPILING)), lambda: status.update(Text(printable(text)))):
+            yield
+
+
+def csv_lines(rows: Iterable[Sequence[float]], discrete: Sequence[bool]) -> Iterator[str]:
+    """Rows as comma-separated numbers, those of discrete variables without a point."""
+    for row in rows:
+        yield ",".join(str(int(x)) if whole else repr(float(x)) for x, whole in zip(row, discrete, strict=True))
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(entry) for entry in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

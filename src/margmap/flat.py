@@ -1,0 +1,191 @@
+"""The solvers' circuit: indicators, products and sums with plain weights; and the one way to make it smaller."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from margmap._jit import kernel
+from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, KindArray, LongArray
+
+LEAF = 0
+TINY = 1e-150
+
+# A weight that would vanish beside its siblings is kept at this instead: an upper bound may only grow by rounding.
+SMALLEST = 1e-300
+
+
+class Flat(NamedTuple):
+    """Flat arrays, as kernels take them. Children come before parents; the last node is the root.
+
+    Leaf ``n`` is the indicator of query variable ``var[n]`` (a position in the query) having ``value[n]``. Edges below
+    a product have weight 1.
+    """
+
+    kind: KindArray
+    start: LongArray
+    child: IntArray
+    weight: FloatArray
+    var: IntArray
+    value: IntArray
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes, leaves included; 0 for the circuit that is zero everywhere."""
+        return int(self.kind.size)
+
+    @property
+    def num_edges(self) -> int:
+        """Edges, below sums and products alike."""
+        return int(self.child.size)
+
+
+def rebuild(flat: Flat, keep: NDArray[np.bool_]) -> tuple[Flat, float]:
+    """The circuit without the edges not kept, in its smallest form, and the log of a factor taken out of it.
+
+    A product that lost a child is zero and goes, with all that only it used; a node with one child left becomes that
+    child, its weight moving up; edges of one sum to the same child are added; equal nodes are shared.
+    """
+    kind, start, child, weight, var, value, log_factor = _rebuild(flat, keep)
+    return Flat(kind, start, child, weight, var, value), float(log_factor)
+
+
+@kernel
+def live_nodes(f: Flat, keep: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The nodes that are not zero and that the root still reaches."""
+    n_nodes = f.kind.size
+    alive = np.zeros(n_nodes, dtype=np.bool_)
+    for n in range(n_nodes):
+        if f.kind[n] == SUM:
+            for e in range(f.start[n], f.start[n + 1]):
+                alive[n] |= keep[e] and f.weight[e] > 0 and alive[f.child[e]]
+        else:
+            alive[n] = True
+            for e in range(f.start[n], f.start[n + 1]):
+                alive[n] &= keep[e] and alive[f.child[e]]
+    reached = np.zeros(n_nodes, dtype=np.bool_)
+    if n_nodes > 0:
+        reached[n_nodes - 1] = alive[n_nodes - 1]
+    for n in range(n_nodes - 1, -1, -1):
+        if reached[n]:
+            for e in range(f.start[n], f.start[n + 1]):
+                if keep[e] and f.weight[e] > 0 and alive[f.child[e]]:
+                    reached[f.child[e]] = True
+    return reached
+
+
+@kernel
+def _rebuild(
+    f: Flat, keep: NDArray[np.bool_]
+) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float]:
+    live = live_nodes(f, keep)
+    room_nodes, room_edges = 0, 0
+    for n in range(f.kind.size):
+        if live[n]:
+            room_nodes += 1
+            room_edges += f.start[n + 1] - f.start[n]
+    kind = np.zeros(room_nodes, dtype=np.int8)
+    start = np.zeros(room_nodes + 1, dtype=np.int64)
+    child = np.zeros(room_edges, dtype=np.int32)
+    weight = np.zeros(room_edges)
+    bits = weight.view(np.uint64)
+    var = np.full(room_nodes, -1, dtype=np.int32)
+    leaf_value = np.full(room_nodes, -1, dtype=np.int32)
+    count = 0
+
+    # Each old node is `factor * exp(log_factor)` times a new one.
+    number = np.full(f.kind.size, -1, dtype=np.int32)
+    factor, log_factor = np.ones(f.kind.size), np.zeros(f.kind.size)
+    seen_at = np.full(room_nodes, -1, dtype=np.int64)  # edge of the current sum that leads to a new node
+    size = 64
+    while size < 2 * room_nodes:
+        size *= 2
+    slots = np.full(size, -1, dtype=np.int32)
+
+    for n in range(f.kind.size):
+        if not live[n]:
+            continue
+        begin = start[count]
+        end = begin
+        if f.kind[n] == PRODUCT:
+            for e in range(f.start[n], f.start[n + 1]):
+                c = f.child[e]
+                child[end], weight[end] = number[c], 1.0
+                end += 1
+                factor[n] *= factor[c]
+                log_factor[n] += log_factor[c]
+                if factor[n] < TINY:
+                    log_factor[n] += np.log(factor[n])
+                    factor[n] = 1.0
+        elif f.kind[n] == SUM:
+            top = -np.inf
+            for e in range(f.start[n], f.start[n + 1]):
+                if keep[e] and f.weight[e] > 0 and live[f.child[e]]:
+                    top = max(top, log_factor[f.child[e]])
+            log_factor[n] = top
+            for e in range(f.start[n], f.start[n + 1]):
+                c = f.child[e]
+                if not (keep[e] and f.weight[e] > 0 and live[c]):
+                    continue
+                w = f.weight[e] * factor[c]
+                if log_factor[c] != top:
+                    w *= np.exp(log_factor[c] - top)
+                w = max(w, SMALLEST)
+                if seen_at[number[c]] >= 0:
+                    weight[seen_at[number[c]]] += w
+                else:
+                    seen_at[number[c]] = end
+                    child[end], weight[end] = number[c], w
+                    end += 1
+            for e in range(begin, end):
+                seen_at[child[e]] = -1
+        if end == begin + 1:
+            number[n] = child[begin]
+            if f.kind[n] == SUM:
+                factor[n] = weight[begin]
+            continue
+        found = -1
+        slot = 0
+        if f.kind[n] != LEAF:
+            h = np.uint64(f.kind[n]) * np.uint64(0x9E3779B97F4A7C15)
+            for e in range(begin, end):
+                h = (h ^ np.uint64(child[e]) ^ bits[e]) * np.uint64(0xBF58476D1CE4E5B9)
+                h ^= h >> np.uint64(29)
+            slot = np.int64(h & np.uint64(size - 1))
+            while slots[slot] >= 0:
+                k = slots[slot]
+                if kind[k] == f.kind[n] and start[k + 1] - start[k] == end - begin:
+                    found = k
+                    for e in range(end - begin):
+                        if child[start[k] + e] != child[begin + e] or weight[start[k] + e] != weight[begin + e]:
+                            found = -1
+                            break
+                    if found >= 0:
+                        break
+                slot = (slot + 1) & (size - 1)
+        if found >= 0:
+            number[n] = found
+            continue
+        if f.kind[n] == LEAF:
+            var[count], leaf_value[count] = f.var[n], f.value[n]
+        else:
+            slots[slot] = count
+        kind[count] = f.kind[n]
+        number[n] = count
+        count += 1
+        start[count] = end
+    edges = start[count]
+    rest = 0.0
+    if room_nodes > 0:
+        rest = np.log(factor[f.kind.size - 1]) + log_factor[f.kind.size - 1]
+    return (
+        kind[:count].copy(),
+        start[: count + 1].copy(),
+        child[:edges].copy(),
+        weight[:edges].copy(),
+        var[:count].copy(),
+        leaf_value[:count].copy(),
+        rest,
+    )

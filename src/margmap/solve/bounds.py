@@ -1,0 +1,264 @@
+"""Upper bounds on a reduced circuit: of every node, of the root through every edge, of the root under every literal.
+
+The proofs are in ``docs/algorithms.md``. All passes after the first work with *shares*: the share of an edge is its
+child's bound times its weight, over the bound of its node, so that every number is relative to the root's bound.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from margmap._jit import kernel
+from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
+from margmap.flat import LEAF, TINY, Flat
+from margmap.structure import Bits, intern_scopes
+
+Flags = NDArray[np.bool_]
+
+# Relative values of one pass of conditional bounds; more literals are done in several passes.
+CONDITIONAL_ROOM = 20_000_000
+
+
+class Supports(NamedTuple):
+    """Which values of which variables are possible below each node.
+
+    Bit ``v`` of the ``k``-th group of ``words`` words says that variable ``v`` can have value ``k``.
+    """
+
+    can: Bits
+    words: int
+
+
+class Bounds(NamedTuple):
+    """Output bounds (Algorithm 1) and what follows from them."""
+
+    #: Sums whose children exclude each other: they take the maximum.
+    deterministic: Flags
+    #: The bound of node n is ``value[n] * exp(log_scale[n])``.
+    value: FloatArray
+    log_scale: FloatArray
+    #: For each edge below a sum, ``weight * bound of the child / bound of the node``; 1 below products.
+    share: FloatArray
+    #: log of the root's bound.
+    log_upper: float
+
+
+def find_supports(flat: Flat, cardinality: IntArray) -> Supports:
+    """The possible values of every variable below every node."""
+    words = max(1, -(-cardinality.size // 64))
+    groups = int(cardinality.max()) if cardinality.size else 1
+    return Supports(_supports(flat, words, groups), words)
+
+
+def find_deterministic(flat: Flat, supports: Supports) -> Flags:
+    """The sums any two children of which exclude each other on some variable (Q-determinism, a sufficient test)."""
+    return _deterministic(flat, supports.can, supports.words)
+
+
+def output_bounds(flat: Flat, deterministic: Flags) -> Bounds:
+    """Algorithm 1: the maximum at deterministic sums, the sum at the others, the product at products."""
+    value, log_scale, share = _output_bounds(flat, deterministic)
+    return Bounds(deterministic, value, log_scale, share, float(np.log(value[-1]) + log_scale[-1]))
+
+
+def edge_bounds(flat: Flat, bounds: Bounds) -> FloatArray:
+    """Algorithm 2 with the two-end-point rule: for each edge, a bound of the root over all states that use it.
+
+    Relative to the root's output bound. The rule printed in the paper is wrong, see ``docs/algorithms.md``.
+    """
+    return _edge_bounds(flat, bounds.deterministic, bounds.share)
+
+
+def conditional_bounds(flat: Flat, bounds: Bounds, cardinality: IntArray) -> FloatArray:
+    """For every variable and value, a bound of the root given that literal, relative to the root's output bound.
+
+    One row a variable, padded with zeros. Each node carries the literals of its own scope only.
+    """
+    ids, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, max(1, -(-cardinality.size // 64)))
+    result = np.zeros((cardinality.size, int(cardinality.max()) if cardinality.size else 1))
+    room = _conditional_room(ids, bits, cardinality)
+    passes = -(-int(room.sum()) // CONDITIONAL_ROOM)
+    edges = np.searchsorted(np.cumsum(room), np.arange(1, passes) * (room.sum() / max(passes, 1)))
+    windows = [0, *sorted({int(e) + 1 for e in edges if e + 1 < cardinality.size}), cardinality.size]
+    for first, last in zip(windows[:-1], windows[1:], strict=True):
+        _conditional_bounds(flat, bounds.deterministic, bounds.share, ids, bits, cardinality, first, last, result)
+    return result
+
+
+@kernel
+def _supports(f: Flat, words: int, groups: int) -> Bits:
+    can = np.zeros((f.kind.size, groups * words), dtype=np.uint64)
+    for n in range(f.kind.size):
+        if f.kind[n] == LEAF:
+            can[n, f.value[n] * words + (f.var[n] >> 6)] = np.uint64(1) << np.uint64(f.var[n] & 63)
+        for e in range(f.start[n], f.start[n + 1]):
+            for w in range(can.shape[1]):
+                can[n, w] |= can[f.child[e], w]
+    return can
+
+
+@kernel
+def exclude(can: Bits, words: int, a: int, b: int) -> bool:
+    """Whether some variable below nodes ``a`` and ``b`` (of one scope) has no value possible in both."""
+    for w in range(words):
+        scope, common = np.uint64(0), np.uint64(0)
+        for g in range(w, can.shape[1], words):
+            scope |= can[a, g]
+            common |= can[a, g] & can[b, g]
+        if scope != common:
+            return True
+    return False
+
+
+@kernel
+def _deterministic(f: Flat, can: Bits, words: int) -> Flags:
+    result = np.zeros(f.kind.size, dtype=np.bool_)
+    for n in range(f.kind.size):
+        if f.kind[n] != SUM:
+            continue
+        result[n] = True
+        for e in range(f.start[n] + 1, f.start[n + 1]):
+            for other in range(f.start[n], e):
+                if not exclude(can, words, f.child[e], f.child[other]):
+                    result[n] = False
+                    break
+            if not result[n]:
+                break
+    return result
+
+
+@kernel
+def _output_bounds(f: Flat, take_max: Flags) -> tuple[FloatArray, FloatArray, FloatArray]:
+    value, log_scale = np.ones(f.kind.size), np.zeros(f.kind.size)
+    share = np.ones(f.child.size)
+    for n in range(f.kind.size):
+        if f.kind[n] == PRODUCT:
+            v, scaled = 1.0, 0.0
+            for e in range(f.start[n], f.start[n + 1]):
+                v *= value[f.child[e]]
+                scaled += log_scale[f.child[e]]
+                if v < TINY:
+                    scaled += np.log(v)
+                    v = 1.0
+            value[n], log_scale[n] = v, scaled
+        elif f.kind[n] == SUM:
+            top = -np.inf
+            for e in range(f.start[n], f.start[n + 1]):
+                top = max(top, log_scale[f.child[e]])
+            v = 0.0
+            for e in range(f.start[n], f.start[n + 1]):
+                c = f.child[e]
+                term = f.weight[e] * value[c]
+                if log_scale[c] != top:
+                    term *= np.exp(log_scale[c] - top)
+                share[e] = term
+                v = max(v, term) if take_max[n] else v + term
+            for e in range(f.start[n], f.start[n + 1]):
+                share[e] /= v
+            if v < TINY:
+                top += np.log(v)
+                v = 1.0
+            value[n], log_scale[n] = v, top
+    return value, log_scale, share
+
+
+@kernel
+def _edge_bounds(f: Flat, deterministic: Flags, share: FloatArray) -> FloatArray:
+    """``high``: the root's bound when the node has its own; ``low``: when it is 0; each the largest over all paths."""
+    n_nodes = f.kind.size
+    high, low = np.zeros(n_nodes), np.zeros(n_nodes)
+    high[n_nodes - 1] = 1.0
+    result = np.zeros(f.child.size)
+    for n in range(n_nodes - 1, -1, -1):
+        for e in range(f.start[n], f.start[n + 1]):
+            edge_high, edge_low = high[n], low[n]
+            if f.kind[n] == SUM:
+                if deterministic[n]:
+                    edge_high = low[n] + share[e] * (high[n] - low[n])
+                else:
+                    edge_low = high[n] - share[e] * (high[n] - low[n])
+            result[e] = edge_high
+            c = f.child[e]
+            high[c] = max(high[c], edge_high)
+            low[c] = max(low[c], edge_low)
+    return result
+
+
+@kernel
+def _conditional_room(ids: IntArray, bits: Bits, cardinality: IntArray) -> LongArray:
+    """For each variable, how many values a pass over its literals has to keep."""
+    nodes = np.zeros(bits.shape[0], dtype=np.int64)
+    for n in range(ids.size):
+        nodes[ids[n]] += 1
+    room = np.zeros(cardinality.size, dtype=np.int64)
+    for s in range(bits.shape[0]):
+        for v in range(cardinality.size):
+            if bits[s, v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+                room[v] += nodes[s] * cardinality[v]
+    return room
+
+
+@kernel
+def _conditional_bounds(
+    f: Flat,
+    deterministic: Flags,
+    share: FloatArray,
+    ids: IntArray,
+    bits: Bits,
+    cardinality: IntArray,
+    first: int,
+    last: int,
+    result: FloatArray,
+) -> None:
+    n_scopes = bits.shape[0]
+    size = np.zeros(n_scopes, dtype=np.int64)  # literals of each scope in the window
+    for s in range(n_scopes):
+        for v in range(first, last):
+            if bits[s, v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+                size[s] += cardinality[v]
+    at = np.zeros(f.kind.size + 1, dtype=np.int64)
+    for n in range(f.kind.size):
+        at[n + 1] = at[n] + size[ids[n]]
+    relative = np.zeros(at[-1])
+    offset = np.zeros(cardinality.size, dtype=np.int64)  # where a variable's literals begin in the current scope
+    for n in range(f.kind.size):
+        width = size[ids[n]]
+        if width == 0:
+            continue
+        mine = at[n]
+        if f.kind[n] == LEAF:
+            relative[mine + f.value[n]] = 1.0
+        elif f.kind[n] == SUM:
+            for e in range(f.start[n], f.start[n + 1]):
+                other, part = at[f.child[e]], share[e]
+                if deterministic[n]:
+                    for i in range(width):
+                        relative[mine + i] = max(relative[mine + i], part * relative[other + i])
+                else:
+                    for i in range(width):
+                        relative[mine + i] += part * relative[other + i]
+        else:
+            begin = mine
+            for v in range(first, last):
+                if bits[ids[n], v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+                    offset[v] = begin
+                    begin += cardinality[v]
+            for e in range(f.start[n], f.start[n + 1]):
+                c = f.child[e]
+                if size[ids[c]] == 0:
+                    continue
+                other = at[c]
+                for v in range(first, last):
+                    if bits[ids[c], v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+                        for x in range(cardinality[v]):
+                            relative[offset[v] + x] = relative[other + x]
+                        other += cardinality[v]
+    root = at[f.kind.size - 1]
+    for v in range(first, last):
+        if bits[ids[f.kind.size - 1], v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+            for x in range(cardinality[v]):
+                result[v, x] = relative[root + x]
+            root += cardinality[v]

@@ -1,0 +1,312 @@
+"""The paper's solver, with its edge bounds corrected: bound, prune, split, until the bounds meet.
+
+Choi, Friedman, Van den Broeck, "Solving Marginal MAP Exactly by Probabilistic Circuit Transformations", AISTATS 2022,
+Algorithms 1 to 4. What the paper does not have, regrouping, hill climbing and the fixing of variables, can be switched
+off one by one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from margmap._jit import kernel
+from margmap.circuit import SUM, LongArray
+from margmap.errors import QueryError
+from margmap.flat import Flat, rebuild
+from margmap.reduce import Reduced
+from margmap.solve.bounds import (
+    Bounds,
+    Flags,
+    Supports,
+    conditional_bounds,
+    edge_bounds,
+    find_deterministic,
+    find_supports,
+    output_bounds,
+)
+from margmap.solve.incumbent import Incumbents, lower_bound_state
+from margmap.solve.regroup import regroup as regroup_sums
+from margmap.solve.result import Limits, Outcome, Status
+from margmap.solve.split import split, split_size
+from margmap.structure import Bits
+
+MOST_EDGES = 20_000_000
+
+
+class Iteration(NamedTuple):
+    """One round of pruning and splitting, with the columns of the authors' logs; bounds are logs of p(q, e)."""
+
+    iteration: int
+    prune_seconds: float
+    split_seconds: float
+    total_seconds: float
+    prune_rounds: int
+    pruned_nodes: int
+    pruned_edges: int
+    pruned_sums: int
+    pruned_maxes: int
+    pruned_upper: float
+    pruned_lower: float
+    split_variable: int
+    split_nodes: int
+    split_edges: int
+    split_sums: int
+    split_maxes: int
+    split_upper: float
+    split_lower: float
+
+
+class _View(NamedTuple):
+    """A circuit with its bounds; ``log_factor`` is what has been taken out of it."""
+
+    flat: Flat
+    log_factor: float
+    supports: Supports
+    bounds: Bounds
+
+    @property
+    def log_upper(self) -> float:
+        return self.log_factor + self.bounds.log_upper
+
+
+class _Stop(Exception):
+    def __init__(self, status: Status) -> None:
+        self.status: Status = status
+
+
+def solve(
+    reduced: Reduced,
+    limits: Limits,
+    *,
+    heuristic: Literal["UB", "Pruned"] = "UB",
+    regroup: bool = True,
+    climb: bool = True,
+    fix: bool = True,
+    max_edges: int = MOST_EDGES,
+    on_iteration: Callable[[Iteration], None] | None = None,
+) -> Outcome:
+    """Iter-Solve (Algorithm 3). ``regroup=False, climb=False, fix=False`` is the plain algorithm of the paper."""
+    if heuristic not in ("UB", "Pruned"):
+        raise QueryError(f"unknown heuristic {heuristic!r}: choose 'UB' or 'Pruned'")
+    return _Run(reduced, limits, heuristic, regroup, climb, fix, max_edges, on_iteration).solve()
+
+
+class _Run:
+    def __init__(
+        self,
+        reduced: Reduced,
+        limits: Limits,
+        heuristic: str,
+        regroup: bool,
+        climb: bool,
+        fix: bool,
+        max_edges: int,
+        on_iteration: Callable[[Iteration], None] | None,
+    ) -> None:
+        self.reduced, self.limits, self.heuristic = reduced, limits, heuristic
+        self.regroup, self.climb, self.fix = regroup, climb, fix
+        self.max_edges, self.on_iteration = max_edges, on_iteration
+        self.begun = time.perf_counter()
+        # States that beat the incumbent by less than this may be lost; the upper bound reported allows for them.
+        self.slack = limits.gap / 2
+        self.trace: list[Iteration] = []
+        self.log_upper = 0.0
+        self.peak_edges = reduced.num_edges
+        self.free = np.ones(reduced.cardinality.size, dtype=np.bool_)
+        self.pruned_of = np.zeros(reduced.cardinality.size, dtype=np.int64)
+        plain = self._bound(reduced.flat, 0.0)
+        self.incumbents = Incumbents(reduced.flat, plain.bounds, reduced.cardinality, limits)
+        self.first = plain
+
+    def solve(self) -> Outcome:
+        status: Status = "optimal"
+        try:
+            self._improve(self.first)
+            view = self._regrouped(self.first)
+            while not self._closed(view):
+                view = self._iterate(view)
+        except _Stop as stop:
+            status = stop.status
+        except KeyboardInterrupt:
+            status = "interrupted"
+        state, log_lower = self.incumbents.best
+        details = {"iterations": len(self.trace), "peak_edges": self.peak_edges, "trace": tuple(self.trace)}
+        return Outcome(state, max(self.log_upper, log_lower + self.slack), status, details)
+
+    def _iterate(self, view: _View) -> _View:
+        at = time.perf_counter()
+        view, rounds = self._prune(view)
+        pruned_at = time.perf_counter()
+        pruned = self._sizes(view)
+        if self._closed(view):
+            self._record(at, pruned_at, rounds, pruned, -1, pruned)
+            return view
+        variable, view = self._pick(view)
+        if self._closed(view):
+            self._record(at, pruned_at, rounds, pruned, -1, self._sizes(view))
+            return view
+        self.free[variable] = False
+        if split_size(view.flat, variable, view.supports) > self.max_edges:
+            raise _Stop("memory_limit")
+        flat, log_factor = split(view.flat, variable, view.supports)
+        view = self._regrouped(self._bound(flat, view.log_factor + log_factor))
+        self._improve(view)
+        self._closed(view)
+        self._record(at, pruned_at, rounds, pruned, variable, self._sizes(view))
+        return view
+
+    def _prune(self, view: _View) -> tuple[_View, int]:
+        """Prune-Edge until nothing falls."""
+        rounds = 0
+        while not self._closed(view):
+            keep = edge_bounds(view.flat, view.bounds) > self._threshold(view)
+            if keep.all():
+                break
+            rounds += 1
+            _count_pruned(
+                view.flat, keep, view.bounds.deterministic, view.supports.can, view.supports.words, self.pruned_of
+            )
+            view = self._smaller(view, keep)
+            self._improve(view)
+        return view, rounds
+
+    def _pick(self, view: _View) -> tuple[int, _View]:
+        """The variable to split on; with UB, variables are fixed on the way if their other values cannot win."""
+        cardinality = self.reduced.cardinality
+        if self.heuristic == "Pruned":
+            free = self.free & _undecided(view.supports, cardinality.size)
+            return (int(np.argmax(np.where(free, self.pruned_of, -1))) if free.any() else 0), view
+        relative = conditional_bounds(view.flat, view.bounds, cardinality)
+        self._check()
+        if self.fix:
+            hopeless = relative <= self._threshold(view)
+            keep = _without_literals(view.flat, hopeless)
+            if not keep.all():
+                view = self._smaller(view, keep)
+                if self._closed(view):
+                    return -1, view
+                relative = np.where(hopeless, 0.0, relative)
+        possible = (relative > 0).sum(axis=1)
+        free = self.free & (possible > 1)
+        if not free.any():
+            return 0, view
+        inside = np.arange(relative.shape[1]) < cardinality[:, None]
+        least = np.where(inside, relative, np.inf).min(axis=1)
+        most = relative.max(axis=1)
+        decided = free & (least < self._threshold(view))
+        score = np.where(decided, most, np.inf) if decided.any() else np.where(free, relative.sum(axis=1), np.inf)
+        return int(np.argmin(score)), view
+
+    def _smaller(self, view: _View, keep: Flags) -> _View:
+        flat, log_factor = rebuild(view.flat, keep)
+        return self._regrouped(self._bound(flat, view.log_factor + log_factor))
+
+    def _bound(self, flat: Flat, log_factor: float) -> _View:
+        self._check()
+        self.peak_edges = max(self.peak_edges, flat.num_edges)
+        supports = find_supports(flat, self.reduced.cardinality)
+        if flat.num_nodes == 0:
+            nothing = np.zeros(0)
+            return _View(flat, log_factor, supports, Bounds(np.zeros(0, np.bool_), nothing, nothing, nothing, -np.inf))
+        return _View(flat, log_factor, supports, output_bounds(flat, find_deterministic(flat, supports)))
+
+    def _regrouped(self, view: _View) -> _View:
+        if not self.regroup or view.flat.num_nodes == 0:
+            return view
+        flat, log_factor = regroup_sums(view.flat, view.supports, view.bounds.deterministic)
+        return self._bound(flat, view.log_factor + log_factor)
+
+    def _improve(self, view: _View) -> None:
+        if view.flat.num_nodes:
+            state = lower_bound_state(view.flat, view.bounds.deterministic, self.reduced.cardinality.size)
+            self.incumbents.offer(state, self.climb)
+
+    def _closed(self, view: _View) -> bool:
+        """Whether nothing left can beat the incumbent; keeps the upper bound up to date."""
+        lower = self.incumbents.best[1] + self.slack
+        self.log_upper = min(self.log_upper, max(view.log_upper, lower))
+        return view.log_upper <= lower
+
+    def _threshold(self, view: _View) -> float:
+        return float(np.exp(self.incumbents.best[1] + self.slack - view.log_upper))
+
+    def _check(self) -> None:
+        if self.limits.passed():
+            raise _Stop("time_limit")
+
+    def _sizes(self, view: _View) -> tuple[int, int, int, int, float, float]:
+        sums = int((view.flat.kind == SUM).sum())
+        maxes = int(view.bounds.deterministic.sum())
+        scale = self.reduced.log_scale
+        return (
+            view.flat.num_nodes,
+            view.flat.num_edges,
+            sums - maxes,
+            maxes,
+            self.log_upper + scale,
+            self.incumbents.best[1] + scale,
+        )
+
+    def _record(
+        self,
+        begun: float,
+        pruned_at: float,
+        rounds: int,
+        pruned: tuple[int, int, int, int, float, float],
+        variable: int,
+        after: tuple[int, int, int, int, float, float],
+    ) -> None:
+        now = time.perf_counter()
+        row = Iteration(
+            len(self.trace) + 1, pruned_at - begun, now - pruned_at, now - self.begun, rounds, *pruned, variable, *after
+        )
+        self.trace.append(row)
+        if self.on_iteration:
+            self.on_iteration(row)
+
+
+def _undecided(supports: Supports, variables: int) -> Flags:
+    """The variables with more than one value possible below the root."""
+    groups = supports.can[-1].reshape(-1, supports.words)
+    bits = np.unpackbits(groups.view(np.uint8), axis=1, bitorder="little")[:, :variables]
+    undecided: Flags = bits.sum(axis=0) > 1
+    return undecided
+
+
+def _without_literals(flat: Flat, hopeless: Flags) -> Flags:
+    """The edges to keep when some leaves are set to zero."""
+    leaf = flat.var >= 0
+    dead = np.zeros(flat.num_nodes, dtype=np.bool_)
+    dead[leaf] = hopeless[flat.var[leaf], flat.value[leaf]]
+    return ~dead[flat.child]
+
+
+@kernel
+def _count_pruned(f: Flat, keep: Flags, deterministic: Flags, can: Bits, words: int, count: LongArray) -> None:
+    """For the (Pruned) heuristic: each edge that falls below a sum counts for the variables that decide that sum."""
+    once, twice = np.zeros(can.shape[1], dtype=np.uint64), np.zeros(can.shape[1], dtype=np.uint64)
+    for n in range(f.kind.size):
+        if not deterministic[n]:
+            continue
+        fallen = 0
+        for e in range(f.start[n], f.start[n + 1]):
+            fallen += not keep[e]
+        if fallen == 0:
+            continue
+        once[:] = 0
+        twice[:] = 0
+        for e in range(f.start[n], f.start[n + 1]):
+            for w in range(can.shape[1]):
+                twice[w] |= once[w] & can[f.child[e], w]
+                once[w] |= can[f.child[e], w]
+        for v in range(count.size):
+            scope, clash = np.uint64(0), np.uint64(0)
+            for g in range(v >> 6, can.shape[1], words):
+                scope |= once[g]
+                clash |= twice[g]
+            if (scope & ~clash) >> np.uint64(v & 63) & np.uint64(1):
+                count[v] += fallen

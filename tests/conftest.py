@@ -1,0 +1,21 @@
+"""Shared fixtures, and hypothesis without deadlines: kernels compile on their first call."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile(
+    "margmap", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
+)
+settings.load_profile("margmap")
+
+
+@pytest.fixture(scope="session")
+def shared():
+    """The folder of public circuits and data next to the repository."""
+    path = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if not path.is_dir():
+        pytest.skip(f"no shared data at {path}")
+    return path

@@ -1,0 +1,549 @@
+"""The command line: every command for people and for programs, its exit codes, and its manners when things go wrong."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+import margmap as mm
+from margmap.cli import app
+
+CLINIC = str(Path(mm.__file__).parent / "models" / "clinic.json")
+SOLVE_KEYS = [
+    "status",
+    "state",
+    "log_prob",
+    "log_conditional",
+    "log_upper",
+    "gap",
+    "method",
+    "seconds",
+    "load_seconds",
+]
+
+
+class Run:
+    """What a command left behind: exit code, stdout, stderr."""
+
+    def __init__(self, *args: object, env: dict[str, str] | None = None) -> None:
+        result = CliRunner().invoke(app, [str(arg) for arg in args], prog_name="margmap", env=env)
+        self.code, self.out, self.err, self.exception = result.exit_code, result.stdout, result.stderr, result.exception
+
+    @property
+    def json(self) -> dict[str, Any]:
+        value = json.loads(self.out, parse_constant=lambda token: pytest.fail(f"{token} is not JSON"))
+        assert isinstance(value, dict)
+        assert self.err == ""
+        return value
+
+
+def refused(*args: object, naming: Sequence[str] = (), code: int = 2) -> None:
+    """The command fails with one plain line on stderr that has all these words, and prints nothing else."""
+    run = Run(*args)
+    assert run.code == code
+    assert run.out == ""
+    assert run.err.startswith("margmap: error: ")
+    assert run.err.count("\n") == 1
+    assert "Traceback" not in run.err
+    assert "\x1b" not in run.err
+    for word in naming:
+        assert word in run.err
+
+
+def process(*args: object, **kwargs: Any) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "margmap", *map(str, args)]
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **kwargs)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Path:
+    """Two variables that always agree, one of them with an awkward name, and a third one."""
+    a, b, c = mm.Variable("a"), mm.Variable("x=1,y"), mm.Variable("c", 3, ("low", "mid", "high"))
+    leaf = mm.categorical(c, (0.2, 0.5, 0.3))
+    circuit = mm.circuit_of(0.3 * a[1] * b[1] * leaf + 0.7 * a[0] * b[0] * leaf)
+    path = tmp_path / "small.json"
+    mm.save(circuit, path)
+    return path
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    """A discrete and a continuous variable."""
+    a, t = mm.Variable("a"), mm.Variable("t", 0)
+    path = tmp_path / "mixed.json"
+    circuit = mm.circuit_of(0.5 * a[1] * mm.gaussian(t, 1.0, 0.5) + 0.5 * a[0] * mm.gaussian(t, -1.0, 0.5))
+    mm.save(circuit, path)
+    return path
+
+
+# The commands.
+
+
+def test_version_and_help() -> None:
+    assert Run("--version").out == f"margmap {mm.__version__}\n"
+    for flag in ("-h", "--help"):
+        run = Run(flag)
+        assert run.code == 0
+        for command in ("info", "convert", "marginal", "likelihood", "sample", "solve", "demo"):
+            assert command in run.out
+            assert Run(command, flag).code == 0
+    assert "--instance" in Run("solve", "-h").out
+
+
+def test_version_and_help_load_nothing_heavy() -> None:
+    code = (
+        "import sys, runpy; sys.argv = ['margmap', {!r}]\n"
+        "try: runpy.run_module('margmap', run_name='__main__')\n"
+        "except SystemExit as end: assert not end.code\n"
+        "heavy = {{'numpy', 'numba', 'scipy'}} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    for flag in ("--version", "--help"):
+        subprocess.run([sys.executable, "-c", code.format(flag)], check=True, capture_output=True, timeout=60)
+
+
+def test_info() -> None:
+    run = Run("info", CLINIC)
+    assert run.code == 0
+    rows = dict(line.split(maxsplit=1) for line in run.out.splitlines() if not line.startswith("determinism"))
+    assert rows["variables"].strip() == "12"
+    assert rows["smooth"].strip() == "yes"
+    assert rows["deterministic"].strip() == "not shown"
+    assert "determinism is not shown: at node" in run.out
+
+
+def test_info_json() -> None:
+    facts = Run("info", CLINIC, "--json").json
+    circuit = mm.load(CLINIC)
+    assert isinstance(circuit, mm.Circuit)
+    assert (facts["variables"], facts["nodes"], facts["edges"]) == (12, circuit.num_nodes, circuit.num_edges)
+    assert facts["sums"] + facts["products"] + sum(facts["leaves"].values()) == facts["nodes"]
+    assert facts["depth"] == circuit.depth
+    assert facts["properties"] == {
+        "smooth": True,
+        "decomposable": True,
+        "structured": True,
+        "deterministic": False,
+        "normalised": True,
+    }
+    assert len(facts["reasons"]) == 1
+
+
+def test_info_says_when_determinism_is_shown(small: Path) -> None:
+    assert ["deterministic", "shown"] in [line.split() for line in Run("info", small).out.splitlines()]
+
+
+@pytest.mark.parametrize("name", ["out.jpc", "out.jpc.gz", "out.spn", "out.json.gz"])
+def test_convert_keeps_the_distribution(name: str, tmp_path: Path) -> None:
+    target = tmp_path / name
+    run = Run("convert", CLINIC, target)
+    assert run.code == 0
+    assert str(target) in run.out
+    before, after = mm.load(CLINIC), mm.load(target)
+    assert isinstance(before, mm.Circuit)
+    assert isinstance(after, mm.Circuit)
+    rows = mm.sample(before, 20, seed=1)
+    assert mm.log_likelihood(after, rows) == pytest.approx(mm.log_likelihood(before, rows))
+
+
+def test_convert_to_a_vtree_and_by_format(tmp_path: Path) -> None:
+    assert Run("convert", CLINIC, tmp_path / "out.vtree").code == 0
+    tree = mm.load(tmp_path / "out.vtree")
+    assert isinstance(tree, mm.Vtree)
+    assert len(tree.variables) == 12
+    assert Run("convert", CLINIC, tmp_path / "tree", "--to", "vtree").code == 0
+    assert Run("convert", tmp_path / "tree", tmp_path / "again.vtree", "--from", "vtree", "--json").json["nodes"] == 23
+
+
+def test_convert_smooths_and_normalises(tmp_path: Path) -> None:
+    a, b = mm.Variable("a"), mm.Variable("b")
+    mm.save(mm.circuit_of(2.0 * a[1] * b[1] + 3.0 * a[0]), tmp_path / "rough.json")
+    run = Run("convert", tmp_path / "rough.json", tmp_path / "out.json", "--smooth", "--normalise")
+    assert run.code == 0
+    circuit = mm.load(tmp_path / "out.json")
+    assert isinstance(circuit, mm.Circuit)
+    assert circuit.properties.smooth
+    assert mm.log_marginal(circuit, {"a": 1}) == pytest.approx(math.log(2 / 8))
+
+
+def test_marginal(small: Path) -> None:
+    run = Run("marginal", small, "--evidence", "a=1", "--target", "c=high", "--posteriors")
+    assert run.code == 0
+    assert f"log p(e) = {math.log(0.3):.6f}" in run.out
+    assert f"log p(t | e) = {math.log(0.3):.6f}" in run.out
+    assert "low: 0.2  mid: 0.5  high: 0.3" in run.out
+
+
+def test_marginal_json(small: Path, mixed: Path) -> None:
+    answer = Run("marginal", small, "-e", "a=1", "-e", "c=2", "--json").json
+    assert answer == {"log_evidence": pytest.approx(math.log(0.09))}
+    answer = Run("marginal", small, "-e", "a=1", "-t", "c=high", "--posteriors", "--json").json
+    assert answer["log_conditional"] == pytest.approx(math.log(0.3))
+    assert answer["posteriors"]["c"] == pytest.approx({"low": 0.2, "mid": 0.5, "high": 0.3})
+    answer = Run("marginal", mixed, "-e", "a=1", "--posteriors", "--json").json
+    assert answer["posteriors"] == {"t": pytest.approx({"mean": 1.0, "deviation": 0.5})}
+
+
+def test_the_log_of_zero_is_null(tmp_path: Path) -> None:
+    a, b = mm.Variable("a"), mm.Variable("b")
+    mm.save(mm.circuit_of(0.5 * a[1] * b[1] + 0.5 * a[0] * b[0]), tmp_path / "m.json")
+    assert Run("marginal", tmp_path / "m.json", "-e", "a=1,b=0", "--json").json == {"log_evidence": None}
+    (tmp_path / "rows.csv").write_text("1,0\n1,1\n")
+    answer = Run("likelihood", tmp_path / "m.json", tmp_path / "rows.csv", "--per-row", "--json").json
+    assert answer["mean_log_likelihood"] is None
+    assert answer["log_likelihoods"] == [None, pytest.approx(math.log(0.5))]
+
+
+def test_sample_and_likelihood(tmp_path: Path) -> None:
+    run = Run("sample", CLINIC, "-n", 50, "--seed", 3, "-e", "season=winter")
+    assert run.code == 0
+    rows = [[int(x) for x in line.split(",")] for line in run.out.splitlines()]
+    assert len(rows) == 50
+    assert all(len(row) == 12 and row[2] == 0 for row in rows)
+    assert Run("sample", CLINIC, "-n", 50, "--seed", 3, "-e", "season=winter").out == run.out
+    drawn = Run("sample", CLINIC, "-n", 50, "--seed", 3, "-e", "season=winter", "--json").json
+    assert drawn["rows"] == rows
+    assert drawn["variables"][2] == "season"
+
+    target = tmp_path / "rows.csv.gz"
+    assert "wrote 50 rows" in Run("sample", CLINIC, "-n", 50, "--seed", 3, "-e", "season=winter", "-o", target).out
+    with gzip.open(target, "rt") as text:
+        assert text.read() == run.out
+    answer = Run("likelihood", CLINIC, target, "--per-row", "--json").json
+    circuit = mm.load(CLINIC)
+    assert isinstance(circuit, mm.Circuit)
+    assert answer["log_likelihoods"] == pytest.approx(mm.log_likelihood(circuit, rows).tolist())
+    assert answer["mean_log_likelihood"] == pytest.approx(sum(answer["log_likelihoods"]) / 50)
+    assert "over 50 rows" in Run("likelihood", CLINIC, target).out
+    lines = Run("likelihood", CLINIC, target, "--per-row").out.splitlines()
+    assert [float(line) for line in lines] == answer["log_likelihoods"]
+
+
+def test_continuous_samples_come_back_exactly(mixed: Path, tmp_path: Path) -> None:
+    target = tmp_path / "rows.csv"
+    assert Run("sample", mixed, "-n", 5, "--seed", 1, "-o", target, "--json").json["rows"] == 5
+    assert all(line.split(",")[0] in ("0", "1") for line in target.read_text().splitlines())
+    circuit = mm.load(mixed)
+    assert isinstance(circuit, mm.Circuit)
+    direct = mm.log_likelihood(circuit, mm.sample(circuit, 5, seed=1))
+    assert Run("likelihood", mixed, target, "--per-row", "--json").json["log_likelihoods"] == direct.tolist()
+
+
+def test_missing_cells_are_summed_out(small: Path, tmp_path: Path) -> None:
+    for name, text in (("empty.csv", "1,,2\n\n-1,nan,0\n"), ("plain.csv", "1,-1,2\r\n-1,nan,0")):
+        (tmp_path / name).write_text(text)
+        values = Run("likelihood", small, tmp_path / name, "--per-row", "--json").json["log_likelihoods"]
+        assert values == pytest.approx([math.log(0.3 * 0.3), math.log(0.2)])
+
+
+def test_solve() -> None:
+    run = Run("solve", CLINIC, "--query", "illness,course", "--evidence", "season=winter,age=senior")
+    assert run.code == 0
+    assert run.err == ""
+    assert ["illness", "flu"] in [line.split() for line in run.out.splitlines()]
+    assert ["course", "severe"] in [line.split() for line in run.out.splitlines()]
+    assert "proven optimal" in run.out
+    assert "MPE" not in run.out
+
+
+def test_solve_json_has_exactly_these_keys() -> None:
+    answer = Run("solve", CLINIC, "-q", "illness", "-q", "course", "-e", "season=0", "-e", "age=2", "--json").json
+    assert list(answer) == SOLVE_KEYS
+    assert answer["status"] == "optimal"
+    assert answer["state"] == {"illness": "flu", "course": "severe"}
+    assert 0 <= answer["gap"] <= 1e-9
+    # By hand from scripts/make_demo_model.py: p(illness, course) p(winter | illness) p(senior | illness).
+    everybody = 0.40 * 0.35 * 0.20 + 0.35 * 0.55 * 0.35 + 0.25 * 0.05 * 0.10
+    assert answer["log_conditional"] == pytest.approx(math.log(0.22 * 0.55 * 0.35 / everybody))
+
+
+def test_solve_without_a_query_is_mpe() -> None:
+    run = Run("solve", CLINIC, "-e", "season=winter,age=senior")
+    assert run.code == 0
+    assert "most probable explanation (MPE)" in run.out
+    assert len(Run("solve", CLINIC, "-e", "season=winter,age=senior", "--json").json["state"]) == 10
+
+
+def test_solve_an_instance(small: Path, tmp_path: Path) -> None:
+    one = tmp_path / "one.json"
+    one.write_text(json.dumps({"query": ["c"], "evidence": {"x=1,y": 1}}))
+    answer = Run("solve", small, "--instance", one, "--json").json
+    assert answer["state"] == {"c": "mid"}
+    assert answer["log_prob"] == pytest.approx(math.log(0.15))
+    many = tmp_path / "many.json"
+    many.write_text(json.dumps({"instances": [{"query": ["a"]}, {"evidence": {"a": 1}, "log_optimum": 0}]}))
+    assert Run("solve", small, "--instance", many, "--index", 0, "--json").json["state"] == {"a": 0}
+    assert Run("solve", small, "--instance", many, "--index", 1, "--json").json["state"] == {"x=1,y": 1, "c": "mid"}
+
+
+def test_solve_stopped_early_exits_with_3() -> None:
+    for extra in ((), ("--json",), ("-v",)):
+        run = Run("solve", CLINIC, "--method", "brute", "--time-limit", 1e-9, *extra)
+        assert run.code == 3
+        if "--json" in extra:
+            assert run.json["status"] == "time_limit"
+            assert run.json["gap"] > 0
+        else:
+            assert "stopped (time limit): a better state can have at most" in run.out
+        assert (run.err != "") == ("-v" in extra)
+    wide = Run("solve", CLINIC, "--method", "brute", "--time-limit", 1e-9, "--gap", 100)
+    assert wide.code == 0
+    assert "within the gap asked for" in wide.out
+    assert "no state is better" not in wide.out
+
+
+def test_long_tables_are_cut(tmp_path: Path) -> None:
+    product = mm.bernoulli(mm.Variable(1), 0.1)
+    for i in range(2, 61):
+        product = product * mm.bernoulli(mm.Variable(i), 0.1)
+    mm.save(mm.circuit_of(product), tmp_path / "long.json")
+    run = Run("marginal", tmp_path / "long.json", "--posteriors")
+    assert "... and 20 more (use --json)" in run.out
+    assert len(run.out.splitlines()) == 1 + 1 + 40 + 1
+
+
+def test_demo() -> None:
+    run = Run("demo")
+    assert run.code == 0
+    assert "43.8 %" in run.out
+    assert "24.6 %" in run.out
+    assert "proven optimal" in run.out
+    answer = Run("demo", "--json").json
+    assert answer["marginal_map"]["log_conditional"] > answer["projected_mpe"]["log_conditional"]
+
+
+# What can go wrong.
+
+
+@pytest.mark.parametrize("command", ["info", "marginal", "sample", "solve"])
+@pytest.mark.parametrize("json_flag", [(), ("--json",)])
+def test_bad_models_are_refused(command: str, json_flag: tuple[str, ...], tmp_path: Path) -> None:
+    refused(command, tmp_path / "none.psdd", *json_flag, naming=["none.psdd", "no such file"])
+    (tmp_path / "garbage.psdd").write_bytes(bytes(range(256)))
+    refused(command, tmp_path / "garbage.psdd", *json_flag, naming=["garbage.psdd"])
+    (tmp_path / "cut.json.gz").write_bytes(gzip.compress(Path(CLINIC).read_bytes())[:900])
+    refused(command, tmp_path / "cut.json.gz", *json_flag, naming=["truncated"])
+    (tmp_path / "model.txt").write_text("psdd 1\n")
+    refused(command, tmp_path / "model.txt", *json_flag, naming=[".txt"])
+    refused(command, tmp_path, *json_flag, "--format", "psdd", naming=["folder"])
+    refused(command, CLINIC, "--format", "nope", *json_flag, naming=["'nope'"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "naming"),
+    [
+        (["-q", "nobody"], ["'nobody'", "illness"]),
+        (["-q", "illness", "-e", "nobody=1"], ["'nobody'"]),
+        (["-q", "illness", "-e", "illness=flu"], ["'illness'", "both queried and observed"]),
+        (["-q", "illness,illness"], ["twice"]),
+        (["-q", "illness,,age"], ["--query", "missing"]),
+        (["-e", "age"], ["--evidence", "variable=value"]),
+        (["-e", "age="], ["--evidence", "variable=value"]),
+        (["-e", "age=1=2"], ["--evidence", "--instance"]),
+        (["-e", "=1"], ["--evidence", "missing"]),
+        (["-e", "age=1,age=2"], ["'age'", "twice"]),
+        (["-e", "age=old"], ["'old'", "child, adult, senior"]),
+        (["-e", "age=7"], ["out of range 0 to 2"]),
+        (["-m", "magic"], ["'magic'", "brute"]),
+        (["--time-limit", "-1"], ["time_limit"]),
+        (["--gap", "nan"], ["gap"]),
+    ],
+)
+def test_bad_questions_are_refused(arguments: list[str], naming: list[str]) -> None:
+    refused("solve", CLINIC, *arguments, naming=naming)
+    refused("solve", CLINIC, *arguments, "--json", naming=naming)
+
+
+def test_impossible_evidence_is_refused(small: Path, tmp_path: Path) -> None:
+    instance = tmp_path / "i.json"
+    instance.write_text(json.dumps({"query": ["c"], "evidence": {"a": 0, "x=1,y": 1}}))
+    refused("solve", small, "--instance", instance, naming=["probability 0"])
+    refused("marginal", small, "-e", "c=3", naming=["out of range"])
+
+
+@pytest.mark.parametrize(
+    ("text", "naming"),
+    [
+        ("query: 3", ["line 1", "not JSON"]),
+        ('{"query": ["c"],\n oops}', ["line 2", "not JSON"]),
+        ("[1, 2]", ["not an instance"]),
+        ("{}", ["not an instance"]),
+        ('{"query": "c"}', ['"query" must be a list']),
+        ('{"query": [true]}', ['"query" must be a list']),
+        ('{"evidence": [1]}', ['"evidence" must be an object']),
+        ('{"evidence": {"a": null}}', ['"evidence" must be an object']),
+        ('{"evidence": {"a": 1, "a": 0}}', ["'a'", "twice"]),
+        ('{"instances": []}', ['"instances" must be a list']),
+        ('{"instances": [{"query": ["a"]}, {"query": ["c"]}]}', ["--index 0 to 1"]),
+        ('{"instances": [3]}', ["not an instance"]),
+    ],
+)
+def test_bad_instances_are_refused(text: str, naming: list[str], small: Path, tmp_path: Path) -> None:
+    instance = tmp_path / "i.json"
+    instance.write_text(text)
+    refused("solve", small, "--instance", instance, naming=["i.json", *naming])
+    refused("solve", small, "--instance", instance, "--json", naming=naming)
+
+
+def test_index_must_fit(small: Path, tmp_path: Path) -> None:
+    instance = tmp_path / "i.json"
+    instance.write_text('{"instances": [{"query": ["a"]}]}')
+    assert Run("solve", small, "--instance", instance).code == 0
+    for index in (1, -1):
+        refused("solve", small, "--instance", instance, "--index", index, naming=["out of range"])
+    instance.write_text('{"query": ["a"]}')
+    refused("solve", small, "--instance", instance, "--index", 0, naming=["--index"])
+    refused("solve", small, "--instance", tmp_path / "none.json", naming=["no such file"])
+
+
+@pytest.mark.parametrize(
+    ("text", "naming"),
+    [
+        ("0,0,1\n0,1\n", ["line 2", "2 values"]),
+        ("0,0,1\n\n0,x,1\n", ["line 3", "'x'"]),
+        ("a,b,c\n0,0,1\n", ["line 1", "header"]),
+        ("0,1_0,1\n", ["line 1", "'1_0'"]),
+        ("0 0 1\n", ["line 1"]),
+        ("", ["empty"]),
+        ("0,0\n", ["3 variables"]),
+        ("0,0,9\n", ["'c'", "9"]),
+        ("0,0,inf\n", ["'c'", "inf"]),
+    ],
+)
+def test_bad_rows_are_refused(text: str, naming: list[str], small: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text(text)
+    refused("likelihood", small, rows, naming=naming)
+
+
+def test_bad_targets_are_refused(small: Path, tmp_path: Path) -> None:
+    refused("convert", small, tmp_path / "out.exe", naming=[".exe"])
+    refused("convert", small, tmp_path / "no" / "out.json", naming=["cannot be written"])
+    refused("convert", small, tmp_path / "out.psdd", naming=["not binary"])
+    refused("convert", CLINIC, tmp_path / "out.json", "--from", "psdd", naming=["psdd"])
+    refused("sample", small, "-o", tmp_path / "no" / "rows.csv", naming=["cannot be written"])
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["small.json"]
+
+
+def test_wrong_usage_exits_with_2(small: Path, tmp_path: Path) -> None:
+    instance = tmp_path / "i.json"
+    instance.write_text('{"query": ["a"]}')
+    (tmp_path / "t.vtree").write_text("vtree 1\nL 0 1\n")
+    for arguments in (
+        ("solve", small, "--instance", instance, "--query", "a"),
+        ("solve", small, "--instance", instance, "--evidence", "a=1"),
+        ("solve", small, "--index", 0),
+        ("solve", small, "--time-limit", "soon"),
+        ("solve",),
+        ("sample", small, "-n", -1),
+        ("convert", tmp_path / "t.vtree", tmp_path / "u.vtree", "--smooth"),
+        ("nonsense",),
+    ):
+        run = Run(*arguments)
+        assert run.code == 2
+        assert run.out == ""
+        assert "Usage" in run.err
+        assert "Traceback" not in run.err
+
+
+def test_control_characters_do_not_reach_the_terminal(tmp_path: Path) -> None:
+    evil = mm.Variable("a\x1b[31m\nb")
+    mm.save(mm.circuit_of(mm.bernoulli(evil, 0.3)), tmp_path / "evil.json")
+    for arguments in (("marginal", "--posteriors"), ("solve",)):
+        run = Run(arguments[0], tmp_path / "evil.json", *arguments[1:])
+        assert run.code == 0
+        assert "\x1b" not in run.out
+        assert "a\\x1b[31m\\nb" in run.out
+    refused("solve", tmp_path / "evil.json", "-q", "\x1b[31mc\n", naming=["unknown variable"])
+
+
+def test_unexpected_errors_ask_for_a_report(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_args: object) -> None:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr("margmap.io.load_circuit", fail)
+    monkeypatch.delenv("MARGMAP_DEBUG", raising=False)
+    refused("info", CLINIC, naming=["RuntimeError", "boom", "report", "MARGMAP_DEBUG=1"], code=1)
+    run = Run("info", CLINIC, env={"MARGMAP_DEBUG": "1"})
+    assert isinstance(run.exception, RuntimeError)
+
+
+@pytest.mark.parametrize("in_kernel", [False, True])
+def test_ctrl_c_exits_with_130(in_kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_args: object) -> None:
+        if in_kernel:
+            raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("margmap.io.load_circuit", interrupt)
+    run = Run("info", CLINIC)
+    assert run.code == 130
+    assert run.out == run.err == ""
+
+
+# Real processes.
+
+
+def test_a_real_process(tmp_path: Path) -> None:
+    done = process(
+        "solve", CLINIC, "-q", "illness", "-e", "age=senior", "--json", env={**os.environ, "FORCE_COLOR": "1"}
+    )
+    assert done.returncode == 0
+    assert list(json.loads(done.stdout)) == SOLVE_KEYS
+    assert done.stderr == ""
+    done = process("solve", CLINIC, "-q", "illness", "-e", "age=senior")
+    assert "\x1b" not in done.stdout + done.stderr
+    done = process("solve", tmp_path / "none.psdd", "--json")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"margmap: error: {tmp_path / 'none.psdd'}: there is no such file\n"
+    assert process("solve", CLINIC, "--method", "brute", "--time-limit", "1e-9").returncode == 3
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="pipes work differently there")
+def test_a_reader_that_leaves_early_causes_no_noise() -> None:
+    command = [sys.executable, "-m", "margmap", "sample", CLINIC, "-n", "100000"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        assert running.stderr is not None
+        assert running.stdout.readline().count(b",") == 11
+        running.stdout.close()
+        assert running.stderr.read() == b""
+        assert running.wait(timeout=60) == 141
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals there")
+def test_a_terminal_sees_what_takes_long(tmp_path: Path) -> None:
+    """About ten seconds: an empty cache makes numba really compile."""
+    import pty
+
+    parent, child = pty.openpty()
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "TERM": "xterm"}
+    command = [sys.executable, "-m", "margmap", "marginal", CLINIC, "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=child, env=env) as running:
+        os.close(child)
+        shown = b""
+        while True:
+            try:
+                part = os.read(parent, 65536)
+            except OSError:  # what Linux says when the other end is closed
+                break
+            if not part:
+                break
+            shown += part
+        assert running.stdout is not None
+        answer = json.loads(running.stdout.read())
+        assert running.wait(timeout=60) == 0
+    os.close(parent)
+    assert answer["log_evidence"] == pytest.approx(0, abs=1e-12)
+    assert b"Loading" in shown
+    assert b"Compiling kernels (first run only) ..." in shown
