@@ -1,11 +1,11 @@
-"""Random circuits and queries for tests: seeded generators, and hypothesis strategies that shrink over their options."""
+"""Random circuits and queries for tests: seeded generators, and hypothesis strategies over their options."""
 
 import math
 
-import naive
 import numpy as np
 from hypothesis import strategies as st
 
+import naive
 from margmap import Variable, bernoulli, circuit_of
 from margmap.circuit import BERNOULLI, BINOMIAL, CATEGORICAL, GAUSSIAN, INDICATOR, Parts, assemble
 
@@ -58,7 +58,7 @@ class _Builder:
 
     def sum(self, children):
         weights = self.log_weights(len(children))
-        self.alive.append(any(self.alive[c] and w > -math.inf for c, w in zip(children, weights)))
+        self.alive.append(any(self.alive[c] and w > -math.inf for c, w in zip(children, weights, strict=True)))
         return self.parts.sum(children, weights)
 
     def log_weights(self, k, most=math.inf):
@@ -167,7 +167,7 @@ class _Builder:
             return self.leaf(BERNOULLI, column, [yes, no])
         if len(values) == cardinality and self.chance(0.3):
             return self.leaf(BINOMIAL, column, [cardinality - 1.0, yes, no])
-        logs = dict(zip(values, self.log_weights(len(values), most=0)))
+        logs = dict(zip(values, self.log_weights(len(values), most=0), strict=True))
         return self.leaf(CATEGORICAL, column, [logs.get(x, -math.inf) for x in range(cardinality)])
 
     def gaussian(self, column):

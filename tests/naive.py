@@ -1,4 +1,4 @@
-"""Plain enumeration in pure Python, sharing no code with the package: slow, obvious, and what everything is tested against.
+"""Plain enumeration in pure Python, sharing no code with the package: slow, obvious, the yardstick of all tests.
 
 Only the public arrays of a circuit are read. Variables are columns (numbers), a state is a tuple with one entry a
 column, None where the column is not enumerated (continuous, or mentioned by no leaf). A continuous variable without a
@@ -73,12 +73,12 @@ def node_values(circuit, states, reals=None, exact=False, moments=None):
             total = [number(0)] * len(states)
             for e in edges:
                 w = number(math.exp(log_weight[e]))
-                total = [t + w * v for t, v in zip(total, values[child[e]])]
+                total = [t + w * v for t, v in zip(total, values[child[e]], strict=True)]
             values.append(total)
         elif kind[n] == PRODUCT:
             total = [number(1)] * len(states)
             for e in edges:
-                total = [t * v for t, v in zip(total, values[child[e]])]
+                total = [t * v for t, v in zip(total, values[child[e]], strict=True)]
             values.append(total)
         elif kind[n] == GAUSSIAN:
             mean, deviation = param[param_start[n] : param_start[n + 1]]
@@ -100,7 +100,7 @@ def joint(circuit, fixed=None, exact=False, moments=None):
     fixed = fixed or {}
     reals = {column: x for column, x in fixed.items() if not circuit.variables[column].cardinality}
     states = states_of(circuit, fixed)
-    return list(zip(node_values(circuit, states, reals, exact, moments)[-1], states))
+    return list(zip(node_values(circuit, states, reals, exact, moments)[-1], states, strict=True))
 
 
 def add(numbers, exact=False):
@@ -138,7 +138,7 @@ def optimum(circuit, query, fixed=None):
     """The exact max p(q, e) as a fraction. Only states that floats cannot tell from the best are done in fractions."""
     ranked = marginal_map(circuit, query, fixed)
     close = [q for p, q in ranked if p >= ranked[0][0] * (1 - 1e-9)]
-    return max(probability(circuit, {**(fixed or {}), **dict(zip(query, q))}, exact=True) for q in close)
+    return max(probability(circuit, {**(fixed or {}), **dict(zip(query, q, strict=True))}, exact=True) for q in close)
 
 
 def posteriors(circuit, fixed=None):

@@ -1,10 +1,10 @@
 """The Circuit value: its arrays, what it refuses, and how it finds variables and values."""
 
-import naive
 import numpy as np
 import pytest
-from circuits import SORTS, random_circuit, running_example
 
+import naive
+from circuits import SORTS, random_circuit, running_example
 from margmap import Circuit, QueryError, StructureError, Variable, circuit_of, gaussian
 from margmap.circuit import (
     BERNOULLI,

@@ -3,11 +3,11 @@
 import doctest
 import math
 
-import naive
 import numpy as np
 import pytest
-from circuits import running_example
 
+import naive
+from circuits import running_example
 from margmap import (
     QueryError,
     StructureError,
@@ -150,7 +150,7 @@ def test_bad_probabilities(p):
 
 
 def test_probabilities_that_do_not_sum_to_one():
-    with pytest.raises(StructureError, match="variable 'c': probabilities sum to 0.9"):
+    with pytest.raises(StructureError, match=r"variable 'c': probabilities sum to 0\.9"):
         categorical(C, [0.2, 0.3, 0.4])
 
 

@@ -3,11 +3,11 @@
 import math
 from fractions import Fraction
 
-import naive
 import numpy as np
 import pytest
-from circuits import SORTS, random_circuit, running_example
 
+import naive
+from circuits import SORTS, random_circuit, running_example
 from margmap import Variable, binomial, categorical, circuit_of, gaussian
 
 
@@ -27,7 +27,7 @@ def test_joint_lists_every_state():
     c = running_example()
     pairs = naive.joint(c)
     assert len(pairs) == 8
-    assert dict((s, p) for p, s in pairs)[(1, 0, 1)] == pytest.approx(0.6 * 0.7 * 0.1)
+    assert {s: p for p, s in pairs}[(1, 0, 1)] == pytest.approx(0.6 * 0.7 * 0.1)
     assert [s for _, s in naive.joint(c, {0: 1, 2: 0})] == [(1, 0, 0), (1, 1, 0)]
 
 

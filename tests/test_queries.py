@@ -2,13 +2,13 @@
 
 import math
 
-import naive
 import numpy as np
 import pytest
-from circuits import SORTS, circuits, fixed, instances, random_circuit, random_instance, running_example
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import naive
+from circuits import SORTS, circuits, fixed, instances, random_circuit, random_instance, running_example
 from margmap import (
     ImpossibleEvidenceError,
     QueryError,
@@ -133,7 +133,7 @@ class TestTinyNumbers:
         parts = Parts.new()
         leaves = [parts.leaf(INDICATOR, 0, [float(x)]) for x in range(3)]
         b = [parts.leaf(BERNOULLI, 1, [math.log(p), math.log1p(-p)]) for p in (0.5, 0.2, 0.9)]
-        parts.sum([parts.product(list(pair)) for pair in zip(leaves, b)], [0.0, low, low + 1])
+        parts.sum([parts.product(list(pair)) for pair in zip(leaves, b, strict=True)], [0.0, low, low + 1])
         c = assemble([Variable("a", 3), Variable("b")], parts)
         assert log_likelihood(c, [[0, 1], [1, 1], [2, 1], [2, -1]]) == pytest.approx(
             [math.log(0.5), low + math.log(0.2), low + 1 + math.log(0.9), low + 1], rel=1e-12
@@ -202,7 +202,7 @@ class TestMarginals:
             rng = np.random.default_rng(seed)
             c = random_circuit(rng, **SORTS[sort])
             for row in rows_of(c, rng, 3):
-                evidence = {v.name: x for v, x in zip(c.variables, row) if x is not None}
+                evidence = {v.name: x for v, x in zip(c.variables, row, strict=True) if x is not None}
                 data = [np.nan if x is None else x for x in row]
                 assert log_marginal(c, evidence) == pytest.approx(log_likelihood(c, data)[0], rel=1e-12, abs=1e-12)
 

@@ -3,12 +3,12 @@
 import itertools
 import math
 
-import naive
 import numpy as np
 import pytest
-from circuits import SORTS, columns, fixed, instances, random_circuit, random_instance, running_example
 from hypothesis import given, settings
 
+import naive
+from circuits import SORTS, columns, fixed, instances, random_circuit, random_instance, running_example
 from margmap import ImpossibleEvidenceError, QueryError, Variable, bernoulli, circuit_of, gaussian
 from margmap.circuit import BERNOULLI, INDICATOR, PRODUCT, SUM, Parts, assemble
 from margmap.reduce import reduce
@@ -26,10 +26,12 @@ def flat_values(flat, states):
         if flat.kind[n] == LEAF:
             values.append([float(state[flat.var[n]] == flat.value[n]) for state in states])
         elif flat.kind[n] == PRODUCT:
-            values.append([math.prod(column) for column in zip(*below)])
+            values.append([math.prod(column) for column in zip(*below, strict=True)])
         else:
             weights = [flat.weight[e] for e in edges]
-            values.append([math.fsum(w * v for w, v in zip(weights, column)) for column in zip(*below)])
+            values.append(
+                [math.fsum(w * v for w, v in zip(weights, column, strict=True)) for column in zip(*below, strict=True)]
+            )
     return values
 
 
@@ -113,7 +115,9 @@ def test_running_example():
     r = reduce(running_example(), ["X1"], {"X3": 0})
     assert math.exp(r.log_scale) == pytest.approx(0.26)
     assert (r.num_nodes, r.num_edges) == (3, 2)
-    assert dict(zip(r.flat.value[r.flat.child].tolist(), r.flat.weight)) == pytest.approx({1: 9 / 13, 0: 4 / 13})
+    assert dict(zip(r.flat.value[r.flat.child].tolist(), r.flat.weight, strict=True)) == pytest.approx(
+        {1: 9 / 13, 0: 4 / 13}
+    )
 
 
 def test_query_order_is_kept():
@@ -156,7 +160,7 @@ def tiny(low):
     parts = Parts.new()
     leaves = [parts.leaf(INDICATOR, 0, [float(x)]) for x in range(2)]
     b = [parts.leaf(BERNOULLI, 1, [math.log(p), math.log1p(-p)]) for p in (0.5, 0.2)]
-    parts.sum([parts.product(list(pair)) for pair in zip(leaves, b)], [0.0, low])
+    parts.sum([parts.product(list(pair)) for pair in zip(leaves, b, strict=True)], [0.0, low])
     return assemble([Variable("a"), Variable("b")], parts)
 
 

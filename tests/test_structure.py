@@ -3,12 +3,12 @@
 import itertools
 import math
 
-import naive
 import numpy as np
 import pytest
-from circuits import SORTS, circuits, random_circuit, running_example
 from hypothesis import given
 
+import naive
+from circuits import SORTS, circuits, random_circuit, running_example
 from margmap import (
     StructureError,
     Variable,
@@ -49,8 +49,10 @@ def naively_deterministic(circuit):
     values = naive.node_values(circuit, naive.states_of(circuit))
     for n in range(circuit.num_nodes):
         if circuit.kind[n] == SUM:
-            live = [values[c] for c, w in zip(children(circuit, n), log_weights(circuit, n)) if w > -math.inf]
-            if any(sum(v > 0 for v in column) > 1 for column in zip(*live)):
+            live = [
+                values[c] for c, w in zip(children(circuit, n), log_weights(circuit, n), strict=True) if w > -math.inf
+            ]
+            if any(sum(v > 0 for v in column) > 1 for column in zip(*live, strict=True)):
                 return False
     return True
 
@@ -193,7 +195,7 @@ class TestSmooth:
         for state in itertools.product(range(2), repeat=3):
             a, b, x = state
             expected = 0.5 * a + 0.5 * b * (0.2 if x else 0.8)
-            assert math.exp(log_marginal(c, dict(zip("abc", state)))) == pytest.approx(expected, abs=1e-15)
+            assert math.exp(log_marginal(c, dict(zip("abc", state, strict=True)))) == pytest.approx(expected, abs=1e-15)
 
     def test_a_smooth_circuit_is_returned_as_it_is(self):
         c = running_example()

@@ -27,7 +27,8 @@ class Reduced:
     """A marginal-MAP problem with nothing in it but the query."""
 
     flat: Flat
-    #: Number of values of each query variable.
+    #: Name and number of values of each query variable.
+    names: tuple[Name, ...]
     cardinality: IntArray
     #: log p(e); the root of ``flat`` is p(q | e).
     log_scale: float
@@ -88,7 +89,8 @@ def reduce_codes(circuit: Circuit, columns: Sequence[int], codes: IntArray, real
     if log_scale == -np.inf:
         raise ImpossibleEvidenceError("the evidence has probability 0: no state of the query is possible under it")
     flat, _ = rebuild(Flat(kind, start, child, weight, var, value), np.ones(child.size, dtype=np.bool_))
-    return Reduced(flat, cardinality, float(log_scale) + s.log_total, s.rounding, dropped * NEGLIGIBLE)
+    names = tuple(circuit.variables[c].name for c in columns)
+    return Reduced(flat, names, cardinality, float(log_scale) + s.log_total, s.rounding, dropped * NEGLIGIBLE)
 
 
 @kernel

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from typing import Any
 
 import numpy as np
 
@@ -34,26 +36,32 @@ def marginal_map(
     time_limit: float | None = None,
     *,
     gap: float = TOLERANCE,
+    **options: Any,
 ) -> Result:
     """The most likely state of ``query`` given ``evidence``, all other variables summed out, and the proof.
 
     ``query=None`` asks for every variable that is not observed: the most probable explanation (MPE), exact also where
     the circuit is not deterministic. ``time_limit`` is in seconds, ``gap`` in nats: the solver may stop as soon as the
-    bounds are that close. Stopped early, the result has the best state found and both bounds.
+    bounds are that close. Stopped early, by a limit or by Ctrl-C, the result has the best state found and both bounds.
+    Further options belong to the method, such as ``heuristic="Pruned"`` of ``iterative``.
     """
     begun = time.perf_counter()
     if time_limit is not None and not time_limit > 0:
         raise QueryError(f"time_limit={time_limit!r}: give a positive number of seconds, or None")
     if not gap >= 0:
         raise QueryError(f"gap={gap!r}: give a number of at least 0, in nats")
-    limits = Limits.of(time_limit, gap)
-    name, solver = _solver(method)
+    limits = Limits(time_limit, gap)
+    name, solver = _solver(method, options)
     require_tractable(circuit)
     evidence = evidence or {}
     columns = resolve_query(circuit, query, evidence)
     codes, reals = circuit.evidence_codes(evidence)
     reduced = reduce_codes(circuit, columns, codes, reals)
-    outcome = solver(reduced, limits) if columns else _nothing_asked(reduced)
+    if columns:
+        with limits.catching_interrupts():
+            outcome = solver(reduced, limits, **options)
+    else:
+        outcome = Outcome(np.zeros(0, dtype=np.int32), 0.0, "optimal")
     codes[columns] = outcome.state
     log_prob = log_value(circuit, codes, reals)
     log_upper = _safe_upper(reduced, outcome.log_upper, log_prob)
@@ -72,16 +80,18 @@ def marginal_map(
     )
 
 
-def _solver(method: str) -> tuple[str, Solver]:
+def _solver(method: str, options: Mapping[str, Any]) -> tuple[str, Solver]:
     name = "brute" if method == "auto" else method
     if name not in METHODS:
         raise QueryError(f"unknown method {method!r}: choose auto, {', '.join(METHODS)}")
     solver: Solver = import_module(METHODS[name]).solve
+    known = list(inspect.signature(solver).parameters)[2:]
+    for option in options:
+        if option not in known:
+            raise QueryError(
+                f"method {name!r} has no option {option!r}: it takes {', '.join(known) if known else 'none'}"
+            )
     return name, solver
-
-
-def _nothing_asked(reduced: Reduced) -> Outcome:
-    return Outcome(np.zeros(0, dtype=np.int32), 0.0, "optimal")
 
 
 def _safe_upper(reduced: Reduced, log_upper: float, log_prob: float) -> float:

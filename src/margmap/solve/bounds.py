@@ -6,6 +6,7 @@ child's bound times its weight, over the bound of its node, so that every number
 
 from __future__ import annotations
 
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -72,18 +73,22 @@ def edge_bounds(flat: Flat, bounds: Bounds) -> FloatArray:
     return _edge_bounds(flat, bounds.deterministic, bounds.share)
 
 
-def conditional_bounds(flat: Flat, bounds: Bounds, cardinality: IntArray) -> FloatArray:
-    """For every variable and value, a bound of the root given that literal, relative to the root's output bound.
+def conditional_bounds(flat: Flat, bounds: Bounds, cardinality: IntArray, asked: Flags) -> FloatArray:
+    """For every value of the variables asked for, a bound of the root given it, relative to the root's output bound.
 
     One row a variable, padded with zeros. Each node carries the literals of its own scope only.
     """
-    ids, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, max(1, -(-cardinality.size // 64)))
+    words = max(1, -(-cardinality.size // 64))
+    ids, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words)
+    padded = np.zeros(64 * words, dtype=np.bool_)
+    padded[: asked.size] = asked
+    bits &= np.packbits(padded, bitorder="little").view(np.uint64)
     result = np.zeros((cardinality.size, int(cardinality.max()) if cardinality.size else 1))
     room = _conditional_room(ids, bits, cardinality)
     passes = -(-int(room.sum()) // CONDITIONAL_ROOM)
     edges = np.searchsorted(np.cumsum(room), np.arange(1, passes) * (room.sum() / max(passes, 1)))
     windows = [0, *sorted({int(e) + 1 for e in edges if e + 1 < cardinality.size}), cardinality.size]
-    for first, last in zip(windows[:-1], windows[1:], strict=True):
+    for first, last in itertools.pairwise(windows):
         _conditional_bounds(flat, bounds.deterministic, bounds.share, ids, bits, cardinality, first, last, result)
     return result
 

@@ -9,7 +9,7 @@ from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray
 from margmap.errors import LimitError
 from margmap.flat import Flat
 from margmap.reduce import Reduced
-from margmap.solve.result import Limits, Outcome, Status
+from margmap.solve.result import Limits, Outcome, Status, Stopped
 
 MOST_STATES = 1 << 24
 STATES_AT_ONCE = 32
@@ -31,16 +31,15 @@ def solve(reduced: Reduced, limits: Limits) -> Outcome:
     done = 0
     try:
         for first in range(0, states, chunk):
-            if first and limits.passed():
-                status = "time_limit"
-                break
+            if first:
+                limits.check()
             done = min(first + chunk, states)
             at, value, mass = _enumerate(reduced.flat, reduced.cardinality, first, done)
             seen += mass
             if value > best_value:
                 best, best_value = _decode(at, reduced.cardinality), value
-    except KeyboardInterrupt:
-        status = "interrupted"
+    except Stopped as stop:
+        status = stop.status
     upper = best_value if status == "optimal" else max(best_value, 1.0 - seen + 1e-9)
     return Outcome(best, float(np.log(upper)), status, {"states": done})
 

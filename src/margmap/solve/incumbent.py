@@ -29,19 +29,17 @@ class Incumbents:
         self.best: tuple[IntArray, float] = (np.zeros(cardinality.size, dtype=np.int32), -np.inf)
 
     def offer(self, state: IntArray, climb: bool) -> bool:
-        """Score a state, climb from it if asked to, keep it if it is the best; whether it was."""
-        state = state.copy()
-        value = _climb(self._flat, state, self._cardinality, FLIPS_AT_ONCE if climb else 0)
-        found = value > 0 and np.log(value) + self._log_scale > self.best[1]
-        while climb and value > 0 and not self._limits.passed():
-            higher = _climb(self._flat, state, self._cardinality, FLIPS_AT_ONCE)
-            if higher <= value:
-                break
+        """Score a state, climb from it if asked to, and keep it if it is the best so far."""
+        before = self.best[1]
+        state, value = state.copy(), -1.0
+        while True:
+            higher = _climb(self._flat, state, self._cardinality, FLIPS_AT_ONCE if climb else 0)
+            if higher > 0 and np.log(higher) + self._log_scale > self.best[1]:
+                self.best = (state.copy(), float(np.log(higher)) + self._log_scale)
+            if not climb or higher <= value:
+                return self.best[1] > before
             value = higher
-        if value > 0 and np.log(value) + self._log_scale > self.best[1]:
-            self.best = (state, float(np.log(value)) + self._log_scale)
-            found = True
-        return found
+            self._limits.check()
 
 
 def lower_bound_state(flat: Flat, deterministic: Flags, variables: int) -> IntArray:
@@ -54,7 +52,7 @@ def lower_bound_state(flat: Flat, deterministic: Flags, variables: int) -> IntAr
 
 @kernel
 def _at_or_above(f: Flat, deterministic: Flags) -> Flags:
-    result = deterministic.copy()
+    result: Flags = deterministic.copy()
     for n in range(f.kind.size):
         for e in range(f.start[n], f.start[n + 1]):
             result[n] |= result[f.child[e]]

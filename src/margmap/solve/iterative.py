@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from margmap._jit import kernel
-from margmap.circuit import SUM, LongArray
+from margmap.circuit import SUM, LongArray, Name
 from margmap.errors import QueryError
 from margmap.flat import Flat, rebuild
 from margmap.reduce import Reduced
@@ -30,34 +30,43 @@ from margmap.solve.bounds import (
 )
 from margmap.solve.incumbent import Incumbents, lower_bound_state
 from margmap.solve.regroup import regroup as regroup_sums
-from margmap.solve.result import Limits, Outcome, Status
+from margmap.solve.result import Limits, Outcome, Status, Stopped
 from margmap.solve.split import split, split_size
 from margmap.structure import Bits
 
 MOST_EDGES = 20_000_000
 
 
+class Snapshot(NamedTuple):
+    """The circuit and both bounds (logs of p(q, e)) at one moment; ``maxes`` are the deterministic sums."""
+
+    nodes: int
+    edges: int
+    sums: int
+    maxes: int
+    upper: float
+    lower: float
+
+
 class Iteration(NamedTuple):
-    """One round of pruning and splitting, with the columns of the authors' logs; bounds are logs of p(q, e)."""
+    """One round of pruning and splitting, with the columns of the authors' logs."""
 
     iteration: int
     prune_seconds: float
     split_seconds: float
     total_seconds: float
     prune_rounds: int
-    pruned_nodes: int
-    pruned_edges: int
-    pruned_sums: int
-    pruned_maxes: int
-    pruned_upper: float
-    pruned_lower: float
-    split_variable: int
-    split_nodes: int
-    split_edges: int
-    split_sums: int
-    split_maxes: int
-    split_upper: float
-    split_lower: float
+    pruned: Snapshot
+    #: None if the bounds met before a split was needed.
+    split_variable: Name | None
+    split: Snapshot
+
+    def to_dict(self) -> dict[str, int | float | Name | None]:
+        """One flat row, as in a CSV file."""
+        plain = {name: value for name, value in self._asdict().items() if not isinstance(value, Snapshot)}
+        for when, shot in (("pruned", self.pruned), ("split", self.split)):
+            plain.update({f"{when}_{name}": value for name, value in shot._asdict().items()})
+        return plain
 
 
 class _View(NamedTuple):
@@ -71,11 +80,6 @@ class _View(NamedTuple):
     @property
     def log_upper(self) -> float:
         return self.log_factor + self.bounds.log_upper
-
-
-class _Stop(Exception):
-    def __init__(self, status: Status) -> None:
-        self.status: Status = status
 
 
 def solve(
@@ -118,9 +122,8 @@ class _Run:
         self.peak_edges = reduced.num_edges
         self.free = np.ones(reduced.cardinality.size, dtype=np.bool_)
         self.pruned_of = np.zeros(reduced.cardinality.size, dtype=np.int64)
-        plain = self._bound(reduced.flat, 0.0)
-        self.incumbents = Incumbents(reduced.flat, plain.bounds, reduced.cardinality, limits)
-        self.first = plain
+        self.first = self._bound(reduced.flat, 0.0)
+        self.incumbents = Incumbents(reduced.flat, self.first.bounds, reduced.cardinality, limits)
 
     def solve(self) -> Outcome:
         status: Status = "optimal"
@@ -129,10 +132,8 @@ class _Run:
             view = self._regrouped(self.first)
             while not self._closed(view):
                 view = self._iterate(view)
-        except _Stop as stop:
+        except Stopped as stop:
             status = stop.status
-        except KeyboardInterrupt:
-            status = "interrupted"
         state, log_lower = self.incumbents.best
         details = {"iterations": len(self.trace), "peak_edges": self.peak_edges, "trace": tuple(self.trace)}
         return Outcome(state, max(self.log_upper, log_lower + self.slack), status, details)
@@ -149,9 +150,10 @@ class _Run:
         if self._closed(view):
             self._record(at, pruned_at, rounds, pruned, -1, self._sizes(view))
             return view
+        self.limits.check()
         self.free[variable] = False
         if split_size(view.flat, variable, view.supports) > self.max_edges:
-            raise _Stop("memory_limit")
+            raise Stopped("memory_limit")
         flat, log_factor = split(view.flat, variable, view.supports)
         view = self._regrouped(self._bound(flat, view.log_factor + log_factor))
         self._improve(view)
@@ -166,10 +168,11 @@ class _Run:
             keep = edge_bounds(view.flat, view.bounds) > self._threshold(view)
             if keep.all():
                 break
+            self.limits.check()
             rounds += 1
-            _count_pruned(
-                view.flat, keep, view.bounds.deterministic, view.supports.can, view.supports.words, self.pruned_of
-            )
+            if self.heuristic == "Pruned":
+                deterministic, supports = view.bounds.deterministic, view.supports
+                _count_pruned(view.flat, keep, deterministic, supports.can, supports.words, self.pruned_of)
             view = self._smaller(view, keep)
             self._improve(view)
         return view, rounds
@@ -180,21 +183,23 @@ class _Run:
         if self.heuristic == "Pruned":
             free = self.free & _undecided(view.supports, cardinality.size)
             return (int(np.argmax(np.where(free, self.pruned_of, -1))) if free.any() else 0), view
-        relative = conditional_bounds(view.flat, view.bounds, cardinality)
-        self._check()
+        asked = self.free & _undecided(view.supports, cardinality.size)
+        if not asked.any():
+            return 0, view
+        relative = conditional_bounds(view.flat, view.bounds, cardinality, asked)
+        self.limits.check()
+        inside = np.arange(relative.shape[1]) < cardinality[:, None]
         if self.fix:
-            hopeless = relative <= self._threshold(view)
+            hopeless = (relative <= self._threshold(view)) & inside & asked[:, None]
             keep = _without_literals(view.flat, hopeless)
             if not keep.all():
                 view = self._smaller(view, keep)
                 if self._closed(view):
                     return -1, view
                 relative = np.where(hopeless, 0.0, relative)
-        possible = (relative > 0).sum(axis=1)
-        free = self.free & (possible > 1)
+        free = asked & ((relative > 0).sum(axis=1) > 1)
         if not free.any():
             return 0, view
-        inside = np.arange(relative.shape[1]) < cardinality[:, None]
         least = np.where(inside, relative, np.inf).min(axis=1)
         most = relative.max(axis=1)
         decided = free & (least < self._threshold(view))
@@ -206,7 +211,6 @@ class _Run:
         return self._regrouped(self._bound(flat, view.log_factor + log_factor))
 
     def _bound(self, flat: Flat, log_factor: float) -> _View:
-        self._check()
         self.peak_edges = max(self.peak_edges, flat.num_edges)
         supports = find_supports(flat, self.reduced.cardinality)
         if flat.num_nodes == 0:
@@ -234,15 +238,11 @@ class _Run:
     def _threshold(self, view: _View) -> float:
         return float(np.exp(self.incumbents.best[1] + self.slack - view.log_upper))
 
-    def _check(self) -> None:
-        if self.limits.passed():
-            raise _Stop("time_limit")
-
-    def _sizes(self, view: _View) -> tuple[int, int, int, int, float, float]:
+    def _sizes(self, view: _View) -> Snapshot:
         sums = int((view.flat.kind == SUM).sum())
         maxes = int(view.bounds.deterministic.sum())
         scale = self.reduced.log_scale
-        return (
+        return Snapshot(
             view.flat.num_nodes,
             view.flat.num_edges,
             sums - maxes,
@@ -256,14 +256,14 @@ class _Run:
         begun: float,
         pruned_at: float,
         rounds: int,
-        pruned: tuple[int, int, int, int, float, float],
+        pruned: Snapshot,
         variable: int,
-        after: tuple[int, int, int, int, float, float],
+        after: Snapshot,
     ) -> None:
         now = time.perf_counter()
-        row = Iteration(
-            len(self.trace) + 1, pruned_at - begun, now - pruned_at, now - self.begun, rounds, *pruned, variable, *after
-        )
+        name = self.reduced.names[variable] if variable >= 0 else None
+        times = (pruned_at - begun, now - pruned_at, now - self.begun)
+        row = Iteration(len(self.trace) + 1, *times, rounds, pruned, name, after)
         self.trace.append(row)
         if self.on_iteration:
             self.on_iteration(row)

@@ -32,13 +32,13 @@ def _regroup(
     parents = np.zeros(n_old, dtype=np.int64)
     for e in range(f.child.size):
         parents[f.child[e]] += 1
-    # A sum used once, by a sum of its own sort, is written into it. Mixing the sorts would loosen the bound.
+    # An adding sum used once, by an adding sum, is written into it. Exclusive ones stay whole: that keeps the bound.
     inline = np.zeros(n_old, dtype=np.bool_)
     for n in range(n_old):
         if f.kind[n] == SUM:
             for e in range(f.start[n], f.start[n + 1]):
                 c = f.child[e]
-                if f.kind[c] == SUM and parents[c] == 1 and deterministic[n] == deterministic[c]:
+                if f.kind[c] == SUM and parents[c] == 1 and not deterministic[n] and not deterministic[c]:
                     inline[c] = True
 
     room_nodes, room_edges = n_old + f.child.size, 2 * f.child.size

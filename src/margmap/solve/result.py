@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from types import FrameType
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -17,21 +21,50 @@ Status: TypeAlias = Literal["optimal", "time_limit", "memory_limit", "interrupte
 TOLERANCE = 1e-9
 
 
-@dataclass(frozen=True)
+class Stopped(Exception):
+    """A limit was reached."""
+
+    def __init__(self, status: Status) -> None:
+        super().__init__(status)
+        self.status: Status = status
+
+
 class Limits:
-    """When to stop: at a moment of :func:`time.perf_counter`, or when the bounds are this close (in nats)."""
+    """When to stop: after some seconds, at Ctrl-C, or when the bounds are ``gap`` nats apart."""
 
-    deadline: float = np.inf
-    gap: float = TOLERANCE
+    def __init__(self, time_limit: float | None = None, gap: float = TOLERANCE) -> None:
+        self.deadline = np.inf if time_limit is None else time.perf_counter() + time_limit
+        self.gap = max(gap, TOLERANCE)
+        self.interrupted = False
 
-    @classmethod
-    def of(cls, time_limit: float | None = None, gap: float = TOLERANCE) -> Limits:
-        """Limits counted from now."""
-        return cls(np.inf if time_limit is None else time.perf_counter() + time_limit, max(gap, TOLERANCE))
+    def check(self) -> None:
+        """Raise :class:`Stopped` if it is time to stop; solvers call it every few milliseconds of work."""
+        if self.interrupted:
+            raise Stopped("interrupted")
+        if time.perf_counter() >= self.deadline:
+            raise Stopped("time_limit")
 
-    def passed(self) -> bool:
-        """Whether the time is up."""
-        return time.perf_counter() >= self.deadline
+    @contextmanager
+    def catching_interrupts(self) -> Iterator[None]:
+        """Inside, the first Ctrl-C makes :meth:`check` stop the solver, which then returns what it knows.
+
+        Raising KeyboardInterrupt instead would hit compiled code, which turns it into other errors or loses it. The
+        second Ctrl-C raises it all the same. Only the main thread can catch signals; elsewhere nothing changes.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            if self.interrupted:
+                raise KeyboardInterrupt
+            self.interrupted = True
+
+        before = signal.signal(signal.SIGINT, stop)
+        try:
+            yield
+        finally:
+            signal.signal(signal.SIGINT, before)
 
 
 class Outcome(NamedTuple):
@@ -70,6 +103,12 @@ class Result:
         """How far, in nats, a better state could at most lie above this one; 0 when proven optimal to the last bit."""
         return max(0.0, self.log_upper - self.log_prob)
 
+    @property
+    def trace(self) -> Sequence[Any]:
+        """One record an iteration, for the methods that have iterations."""
+        trace: Sequence[Any] = self.details.get("trace", ())
+        return trace
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, with the keys of the command line's JSON."""
         return {
@@ -87,12 +126,13 @@ class Result:
         shown = list(self.state.items())[:12]
         state = ", ".join(f"{name}={value}" for name, value in shown)
         more = f", ... ({len(self.state)} variables)" if len(self.state) > len(shown) else ""
-        proof = (
-            "proven: no state is better"
-            if self.status == "optimal"
-            else f"stopped ({self.status.replace('_', ' ')}): a better state can have at most "
-            f"log p = {self.log_upper:.6f}, {self.gap:.3g} nats more"
-        )
+        if self.status == "optimal" and self.gap <= TOLERANCE:
+            proof = "proven: no state is better"
+        else:
+            why = (
+                "within the gap asked for" if self.status == "optimal" else f"stopped: {self.status.replace('_', ' ')}"
+            )
+            proof = f"{why}; a better state has at most log p = {self.log_upper:.6f}, {self.gap:.3g} nats more"
         return (
             f"{state}{more}\n"
             f"log p(q, e) = {self.log_prob:.6f}, p(q | e) = {np.exp(self.log_conditional):.6g}\n"
