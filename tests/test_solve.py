@@ -4,7 +4,9 @@ import dataclasses
 import functools
 import json
 import math
+import signal
 import typing
+from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal, localcontext
 
 import numpy as np
@@ -271,14 +273,44 @@ def test_a_wider_gap_is_enough_if_asked_for(method):
         assert r.log_prob >= naive.log(best) - 0.7 - 1e-9
 
 
-def test_interrupted_enumeration(monkeypatch):
-    def interrupt(self):
-        raise KeyboardInterrupt
+@every_method
+def test_ctrl_c_returns_what_is_known(method, monkeypatch):
+    """Ctrl-C arrives while the solver works: at the first moment it looks at its limits."""
+    check, before, asked = Limits.check, signal.getsignal(signal.SIGINT), []
 
-    monkeypatch.setattr(Limits, "passed", interrupt)
-    r = marginal_map(wide_circuit(), None, method="brute")
+    def check_with_ctrl_c(self):
+        if not asked:
+            signal.raise_signal(signal.SIGINT)
+        asked.append(self)
+        check(self)
+
+    monkeypatch.setattr(Limits, "check", check_with_ctrl_c)
+    r = marginal_map(wide_circuit(), None, method=method)
+    assert asked
     assert r.status == "interrupted"
-    assert r.log_prob <= r.log_upper
+    assert r.log_prob == pytest.approx(log_marginal(wide_circuit(), r.state), rel=1e-12)
+    monkeypatch.undo()
+    assert r.log_prob <= wide_optimum() <= r.log_upper
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_twice_is_not_swallowed(monkeypatch):
+    def impatient(self):
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    monkeypatch.setattr(Limits, "check", impatient)
+    with pytest.raises(KeyboardInterrupt):
+        marginal_map(wide_circuit(), None, method="brute")
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+@every_method
+def test_works_outside_the_main_thread(method):
+    with ThreadPoolExecutor(1) as pool:
+        r = pool.submit(marginal_map, running_example(), ["X1", "X2"], method=method).result()
+    assert r.state == {"X1": 1, "X2": 1}
 
 
 def test_brute_refuses_too_many_states():
@@ -342,6 +374,12 @@ def test_unknown_method_lists_the_known_ones():
         assert name in str(caught.value)
 
 
+@pytest.mark.parametrize("method", ["auto", *METHODS])
+def test_unknown_option(method):
+    with pytest.raises(QueryError, match=r"method '.*' has no option 'magic': it takes"):
+        marginal_map(running_example(), ["X1"], method=method, magic=1)
+
+
 def test_auto_names_the_method_it_chose():
     for seed in range(30):
         rng = np.random.default_rng(seed)
@@ -398,5 +436,8 @@ def test_text_of_a_stopped_result():
     lines = str(r).splitlines()
     assert lines[0].startswith("v0=0, v1=0")
     assert lines[0].endswith("v11=0, ... (20 variables)")
-    assert lines[2] == "stopped (time limit): a better state can have at most log p = -8.500000, 1.5 nats more"
+    assert lines[2] == "stopped: time limit; a better state has at most log p = -8.500000, 1.5 nats more"
     assert r.gap == 1.5
+    assert r.trace == ()
+    wide = Result("optimal", {"a": 1}, -10.0, -9.0, -9.5, "brute", 1.25)
+    assert "within the gap asked for; a better state has at most log p = -9.500000, 0.5 nats more" in str(wide)

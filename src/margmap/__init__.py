@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from margmap import plot as plot
     from margmap.circuit import Circuit as Circuit
     from margmap.circuit import Variable as Variable
     from margmap.errors import FormatError as FormatError
@@ -61,11 +62,15 @@ _HOME = {
     "margmap.structure": "Properties check normalise smooth",
     "margmap.vtree": "Vtree vtree_of",
 }
+# Modules that are used by their own name, such as `margmap.plot.trace`.
+_SUBMODULES = ("plot",)
 _MODULE = {name: module for module, names in _HOME.items() for name in names.split()}
 __all__ = sorted(_MODULE)
 
 
 def __getattr__(name: str) -> Any:
+    if name in _SUBMODULES:
+        return import_module(f"margmap.{name}")  # which also sets the attribute
     if name not in _MODULE:
         raise AttributeError(f"module 'margmap' has no attribute {name!r}")
     value = getattr(import_module(_MODULE[name]), name)
@@ -74,4 +79,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *__all__]
+    return [*globals(), *_SUBMODULES, *__all__]

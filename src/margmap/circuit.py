@@ -170,6 +170,23 @@ class Circuit:
         return found
 
     @cached_property
+    def cardinality(self) -> IntArray:
+        """The number of values of each variable; 0 where it is continuous."""
+        return _frozen(np.array([v.cardinality for v in self.variables]), np.int32)
+
+    @cached_property
+    def mentioned(self) -> frozenset[int]:
+        """The columns of the variables that some leaf mentions."""
+        return frozenset(self.scopes.variables(self.root))
+
+    @cached_property
+    def violations(self) -> tuple[tuple[int, int, bool], ...]:
+        """Node and variable of the first sum that is not smooth and the first product (True) not decomposable."""
+        from margmap.structure import find_violations
+
+        return find_violations(self)
+
+    @cached_property
     def scopes(self) -> Scopes:
         """Which variables lie below each node."""
         from margmap.structure import find_scopes
@@ -192,7 +209,7 @@ class Circuit:
 
     def evidence_codes(self, evidence: Mapping[Name, Value]) -> tuple[IntArray, FloatArray]:
         """One row of codes (cardinality where nothing is observed) and one of real values (NaN likewise)."""
-        codes = np.array([v.cardinality for v in self.variables], dtype=np.int32)
+        codes = self.cardinality.copy()
         reals = np.full(len(self.variables), np.nan)
         for name, value in evidence.items():
             column = self.index(name)

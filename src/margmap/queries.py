@@ -64,7 +64,7 @@ def posteriors(circuit: Circuit, evidence: Evidence | None = None) -> dict[Name,
     np.cumsum([v.cardinality or 2 for v in circuit.variables], out=first[1:])
     mass = _leaf_posteriors(s, flow, first)
     observed = {circuit.index(name) for name in evidence}
-    mentioned = set(circuit.scopes.variables(circuit.root))
+    mentioned = circuit.mentioned
     answer: dict[Name, FloatArray] = {}
     for i, variable in enumerate(circuit.variables):
         if i in observed or i not in mentioned:

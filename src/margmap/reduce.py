@@ -51,16 +51,18 @@ class Reduced:
 def resolve_query(circuit: Circuit, query: Sequence[Name] | None, evidence: Mapping[Name, Value]) -> list[int]:
     """The columns of the query variables, refusing what cannot be asked; None asks for all that is not observed."""
     observed = {circuit.index(name) for name in evidence}
-    mentioned = set(circuit.scopes.variables(circuit.root))
+    mentioned = circuit.mentioned
     if query is None:
-        return [i for i, v in enumerate(circuit.variables) if i in mentioned - observed and not v.continuous]
+        return [i for i in sorted(mentioned - observed) if not circuit.variables[i].continuous]
     if isinstance(query, str | int):
         raise QueryError(f"query={query!r}: give a list of variables, such as query=[{query!r}]")
     columns = [circuit.index(name) for name in query]
-    for position, column in enumerate(columns):
+    seen: set[int] = set()
+    for column in columns:
         variable = circuit.variables[column]
-        if column in columns[:position]:
+        if column in seen:
             raise QueryError(f"variable {variable.name!r} is queried twice")
+        seen.add(column)
         if column in observed:
             raise QueryError(f"variable {variable.name!r} is both queried and observed: drop it from one of the two")
         if variable.continuous:
@@ -83,7 +85,7 @@ def reduce_codes(circuit: Circuit, columns: Sequence[int], codes: IntArray, real
     """The same for a query and evidence already turned into columns and codes."""
     position = np.full(len(circuit.variables), -1, dtype=np.int32)
     position[list(columns)] = np.arange(len(columns), dtype=np.int32)
-    cardinality = np.array([circuit.variables[c].cardinality for c in columns], dtype=np.int32)
+    cardinality = circuit.cardinality[list(columns)]
     s = circuit.scaled
     kind, start, child, weight, var, value, log_scale, dropped = _reduce(s, codes, reals, position, cardinality)
     if log_scale == -np.inf:

@@ -76,7 +76,7 @@ def check(circuit: Circuit) -> Properties:
     """
     reasons = []
     smooth, decomposable = True, True
-    for node, variable, product in _violations(circuit):
+    for node, variable, product in circuit.violations:
         reasons.append(_violation(circuit, node, variable, product))
         smooth, decomposable = smooth and product, decomposable and not product
     structured = decomposable and smooth
@@ -97,7 +97,7 @@ def check(circuit: Circuit) -> Properties:
 
 def require_tractable(circuit: Circuit) -> None:
     """Refuse a circuit that is not smooth and decomposable: no query has an answer on it."""
-    for node, variable, product in _violations(circuit):
+    for node, variable, product in circuit.violations:
         hint = "the file is broken or not a probabilistic circuit" if product else "call margmap.smooth(circuit) first"
         raise StructureError(f"{_violation(circuit, node, variable, product)}; {hint}")
 
@@ -105,7 +105,7 @@ def require_tractable(circuit: Circuit) -> None:
 def smooth(circuit: Circuit) -> Circuit:
     """The same function with every sum over one scope: what a child lacks is multiplied in as a sum over its values."""
     scopes = circuit.scopes
-    if not any(not product for *_, product in _violations(circuit)):
+    if not any(not product for *_, product in circuit.violations):
         return circuit
     parts = Parts.new()
     number = np.zeros(circuit.num_nodes, dtype=np.int64)
@@ -197,7 +197,7 @@ def _violation(circuit: Circuit, node: int, variable: int, product: bool) -> str
     return f"not smooth: some child of {_node(circuit, node)} lacks variable {name!r}"
 
 
-def _violations(circuit: Circuit) -> list[tuple[int, int, bool]]:
+def find_violations(circuit: Circuit) -> tuple[tuple[int, int, bool], ...]:
     """The first sum that is not smooth and the first product that is not decomposable, if any."""
     scopes = circuit.scopes
     rough, shared = _first_violations(circuit.kind, circuit.start, circuit.child, scopes.id, scopes.bits)
@@ -214,14 +214,24 @@ def _violations(circuit: Circuit) -> list[tuple[int, int, bool]]:
                 found.append((int(shared), _members(twice)[0], True))
                 break
             seen |= scopes.bits[scopes.id[c]]
-    return found
+    return tuple(found)
+
+
+def scope_tree(bits: Bits) -> LongArray | None:
+    """For each scope the smallest one that contains it (-1 at the top); None if two scopes cross."""
+    parent, bad = _scope_tree(bits)
+    return parent if bad < 0 else None
+
+
+def _scope_tree(bits: Bits) -> tuple[LongArray, int]:
+    size = _popcount(bits)
+    parent, bad = _nest_scopes(bits, np.argsort(size, kind="stable"), size, 64 * bits.shape[1])
+    return parent, int(bad)
 
 
 def _crossing(circuit: Circuit) -> int:
     """A node whose scope crosses another's, or -1 if all scopes are nested or disjoint."""
-    bits = circuit.scopes.bits
-    size = _popcount(bits)
-    bad = _first_crossing(bits, np.argsort(size, kind="stable"), size, 64 * bits.shape[1])
+    bad = _scope_tree(circuit.scopes.bits)[1]
     return int(np.flatnonzero(circuit.scopes.id == bad)[0]) if bad >= 0 else -1
 
 
@@ -364,8 +374,9 @@ def _first_violations(kind: KindArray, start: LongArray, child: IntArray, ids: I
 
 
 @kernel
-def _first_crossing(bits: Bits, order: LongArray, size: LongArray, variables: int) -> int:
-    """Scopes in order of size: those seen inside a scope must lie in it whole. Returns a crossing scope or -1."""
+def _nest_scopes(bits: Bits, order: LongArray, size: LongArray, variables: int) -> tuple[LongArray, int]:
+    """Scopes in order of size: those seen inside a scope must lie in it whole. Also returns a crossing scope or -1."""
+    parent = np.full(bits.shape[0], -1, dtype=np.int64)
     top = np.full(variables, -1, dtype=np.int64)  # for each variable the largest scope so far that has it
     inside = np.zeros(bits.shape[0], dtype=np.int64)  # how many variables of an earlier scope lie in this one
     stamp = np.full(bits.shape[0], -1, dtype=np.int64)
@@ -387,10 +398,12 @@ def _first_crossing(bits: Bits, order: LongArray, size: LongArray, variables: in
                 stamp[t] = s
         for v in members[:count]:
             if top[v] >= 0 and inside[top[v]] != size[top[v]]:
-                return int(s)
+                return parent, int(s)
         for v in members[:count]:
+            if top[v] >= 0:
+                parent[top[v]] = s
             top[v] = s
-    return -1
+    return parent, -1
 
 
 @kernel

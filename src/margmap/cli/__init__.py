@@ -16,7 +16,14 @@ from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
 
 import typer
 
-from margmap.cli.inputs import parse_evidence, parse_names, read_instance, read_rows
+from margmap.cli.inputs import (
+    method_parameters,
+    parse_evidence,
+    parse_names,
+    parse_options,
+    read_instance,
+    read_rows,
+)
 from margmap.cli.output import (
     complain,
     csv_lines,
@@ -24,10 +31,11 @@ from margmap.cli.output import (
     print_result,
     print_table,
     printable,
+    progress,
     proof,
     spinner,
 )
-from margmap.errors import MargmapError
+from margmap.errors import MargmapError, QueryError
 
 if TYPE_CHECKING:
     from margmap.circuit import Circuit, FloatArray, Variable
@@ -307,6 +315,14 @@ def solve(
     index: Annotated[
         int | None, typer.Option("--index", metavar="I", help='Which entry of a list "instances" in it, from 0.')
     ] = None,
+    option: Annotated[
+        list[str] | None,
+        typer.Option("--option", metavar="NAME=VALUE", help="An option of the method, such as heuristic=Pruned."),
+    ] = None,
+    trace: Annotated[
+        Path | None,
+        typer.Option("--trace", metavar="FILE.csv", help="Write one row for each iteration of the method there."),
+    ] = None,
     format: Format = None,
     json: Json = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on stderr what the solver did.")] = False,
@@ -320,12 +336,21 @@ def solve(
     observed = parse_evidence("--evidence", evidence or [])
     if instance is not None:
         asked, observed = read_instance(instance, index)
+    options = _method_options(method, option or [], trace)
+    if gap is not None:
+        options["gap"] = gap
     circuit, load_seconds = _timed_load(model, format)
-    with spinner("Solving ..."):
+    with spinner("Solving ...") as show:
         from margmap.solve import marginal_map
 
-        options = {} if gap is None else {"gap": gap}
+        if "on_iteration" in method_parameters(method):
+            options["on_iteration"] = lambda row: show(progress(row))
         result = marginal_map(circuit, asked, observed, method, time_limit, **options)
+    if trace is not None:
+        from margmap.io.files import write_lines
+        from margmap.plot import trace_lines
+
+        write_lines(trace, trace_lines(result.trace))
     if json:
         print_json({**result.to_dict(), "load_seconds": load_seconds})
     else:
@@ -335,9 +360,30 @@ def solve(
         print(f"method {result.method}, {result.seconds:.3g} s, and {load_seconds:.3g} s to load the model")
     if verbose:
         for key, value in result.details.items():
-            print(f"{key}: {printable(str(value))}", file=sys.stderr)
+            if key != "trace":
+                print(f"{key}: {printable(str(value))}", file=sys.stderr)
     if result.status != "optimal":
         raise typer.Exit(STOPPED)
+
+
+@_command
+def plot(
+    trace: Annotated[Path, typer.Argument(metavar="TRACE.csv", help="What `solve --trace` wrote.")],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE", help="The figure to write: .png, .svg or .pdf.")
+    ],
+    json: Json = False,
+) -> None:
+    """Draw the bounds and the size of the circuit in each iteration of a solver."""
+    with spinner("Drawing ..."):
+        from margmap import plot as figures
+
+        rows = figures.read_trace(trace)
+        figures.save(rows, output)
+    if json:
+        print_json({"trace": str(trace), "output": str(output), "iterations": len(rows)})
+    else:
+        print(f"wrote {printable(str(output))}: {len(rows)} iterations")
 
 
 @_command
@@ -372,6 +418,19 @@ def demo(json: Json = False) -> None:
         "A cold looks much the same in everybody, so its best description is a likely one. Flu shows itself in many\n"
         "ways, each less likely, but there are more flu patients in all: only summing the descriptions up tells."
     )
+
+
+def _method_options(method: str, texts: list[str], trace: Path | None) -> dict[str, Any]:
+    """The options of a method, refused before the model is read if they cannot be right."""
+    if not texts and trace is None:
+        return {}
+    with spinner("Starting ..."):
+        if trace is not None and "on_iteration" not in method_parameters(method):
+            from margmap.solve import METHODS
+
+            able = ", ".join(name for name in METHODS if "on_iteration" in method_parameters(name))
+            raise QueryError(f"--trace: method {method!r} has no iterations to write down; choose --method {able}")
+        return parse_options(texts, method)
 
 
 def _load(path: Path, format: str | None) -> Circuit:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 import math
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +34,29 @@ def parse_evidence(option: str, texts: Sequence[str]) -> dict[Name, Value]:
                 )
             pairs.append((_name(option, text, name), value.strip()))
     return dict(_distinct(pairs, option))
+
+
+def parse_options(texts: Sequence[str], method: str) -> dict[str, Any]:
+    """Options of a method from ``--option heuristic=Pruned --option regroup=false``, of the type the method takes."""
+    parameters = method_parameters(method)
+    pairs: list[tuple[str, Any]] = []
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not name or not equals or not value:
+            raise QueryError(f"--option {text!r} is not of the form NAME=VALUE, such as regroup=false")
+        if name in parameters and "Callable" in str(parameters[name].annotation):
+            raise QueryError(f"--option {name!r} is a function: it can be given in Python only")
+        pairs.append((name, _option(name, value, parameters[name].default if name in parameters else None)))
+    return dict(_distinct(pairs, "--option"))
+
+
+def method_parameters(method: str) -> dict[str, inspect.Parameter]:
+    """What a method can be told, by name; nothing for `auto` and for names that are no method's."""
+    from margmap.solve import METHODS
+
+    if method not in METHODS:
+        return {}
+    return dict(list(inspect.signature(import_module(METHODS[method]).solve).parameters.items())[2:])
 
 
 def read_instance(path: Path, index: int | None) -> tuple[list[Name] | None, dict[Name, Value]]:
@@ -111,6 +136,27 @@ def _choose(data: Any, index: int | None, path: Path) -> Any:
     if index is not None and not 0 <= index < len(instances):
         raise FormatError(f"--index {index} is out of range 0 to {len(instances) - 1}", path=path)
     return instances[index or 0]
+
+
+def _option(name: str, text: str, default: object) -> bool | int | float | str:
+    """A value of the type of the default; by its looks if there is none."""
+    truth = {"true": True, "false": False}.get(text.lower())
+    if isinstance(default, bool) and truth is None:
+        raise QueryError(f"--option {name}={text}: write true or false")
+    if isinstance(default, str):
+        return text
+    if truth is not None and (default is None or isinstance(default, bool)):
+        return truth
+    for number in (int, float):
+        if number is float and isinstance(default, int):
+            raise QueryError(f"--option {name}={text}: write a whole number")
+        try:
+            return number(text)
+        except ValueError:
+            continue
+    if default is not None:
+        raise QueryError(f"--option {name}={text}: write a number")
+    return text
 
 
 def _name(option: str, text: str, part: str) -> str:

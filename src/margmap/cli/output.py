@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import math
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from margmap.solve.iterative import Iteration
     from margmap.solve.result import Result
 
 MOST_ROWS = 40
@@ -67,13 +68,13 @@ def printable(text: str) -> str:
 
 
 @contextmanager
-def spinner(text: str) -> Iterator[None]:
+def spinner(text: str) -> Iterator[Callable[[str], None]]:
     """Show on a terminal's stderr what is being done, or that kernels are being compiled; elsewhere nothing.
 
-    Nothing may be printed inside the block: rich would send it to stderr.
+    The function it gives replaces the text. Nothing may be printed inside the block: rich would send it to stderr.
     """
     if not sys.stderr.isatty():
-        yield
+        yield lambda _text: None
         return
     from rich.console import Console
     from rich.text import Text
@@ -81,8 +82,24 @@ def spinner(text: str) -> Iterator[None]:
     with Console(stderr=True).status(Text(printable(text)), spinner="line") as status:
         from margmap._jit import on_compile  # numba, the slow import: the spinner turns already
 
-        with on_compile(lambda: status.update(Text(COMPILING)), lambda: status.update(Text(printable(text)))):
-            yield
+        shown = text
+
+        def show(new: str) -> None:
+            nonlocal shown
+            shown = new
+            status.update(Text(printable(new)))
+
+        with on_compile(lambda: status.update(Text(COMPILING)), lambda: show(shown)):
+            yield show
+
+
+def progress(row: Iteration) -> str:
+    """One iteration of a solver in one line."""
+    now = row.split
+    return (
+        f"Solving ... iteration {row.iteration}: {now.lower:.6g} <= log p <= {now.upper:.6g}, "
+        f"gap {max(0.0, now.upper - now.lower):.3g}, {now.edges} edges"
+    )
 
 
 def csv_lines(rows: Iterable[Sequence[float]], discrete: Sequence[bool]) -> Iterator[str]:

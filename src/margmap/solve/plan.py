@@ -1,0 +1,197 @@
+"""The order in which the frontier visits a structured-decomposable circuit: its scopes as a tree."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from margmap._jit import kernel
+from margmap.circuit import PRODUCT, IntArray, LongArray
+from margmap.flat import LEAF, Flat
+from margmap.structure import intern_scopes, scope_tree
+
+
+class Plan(NamedTuple):
+    """The nodes of a circuit sorted by scope; scope ``s`` splits into the scopes ``part[part_at[s]:part_at[s + 1]]``."""
+
+    #: Scope of each node, and its place among the nodes of that scope.
+    scope: IntArray
+    place: IntArray
+    #: Nodes of scope s: ``node[node_at[s]:node_at[s + 1]]``, children first.
+    node_at: LongArray
+    node: IntArray
+    part_at: LongArray
+    part: IntArray
+    #: Like ``Flat.child``, but the children of a product in the order of its scope's parts.
+    factor: IntArray
+    #: Nodes of scope s that something outside of it uses: ``out[out_at[s]:out_at[s + 1]]``; column of each, or -1.
+    out_at: LongArray
+    out: IntArray
+    column: IntArray
+
+
+def make_plan(flat: Flat, variables: int) -> tuple[Flat, Plan] | None:
+    """A plan, with the circuit rewritten if its products skip levels of the tree; None if there is no tree."""
+    for attempt in (flat, None):
+        if attempt is None:
+            nested = _nest(flat, variables)
+            if nested is None:
+                return None
+            flat = nested
+        scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, max(1, -(-variables // 64)))
+        fits, *arrays = _plan(flat, scope, bits.shape[0])
+        if fits:
+            return flat, Plan(scope, *arrays)
+    return None
+
+
+def _nest(flat: Flat, variables: int) -> Flat | None:
+    """Where one product splits a scope at once and another step by step, make the first go step by step too."""
+    scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, max(1, -(-variables // 64)))
+    parent = scope_tree(bits)
+    if parent is None:
+        return None
+    kind, var, value = list(flat.kind), list(flat.var), list(flat.value)
+    below = [flat.child[flat.start[n] : flat.start[n + 1]].tolist() for n in range(flat.num_nodes)]
+    weight = [flat.weight[flat.start[n] : flat.start[n + 1]].tolist() for n in range(flat.num_nodes)]
+    made: dict[tuple[int, ...], int] = {}
+    node_scope = scope.tolist()
+
+    def part_of(c: int, whole: int) -> int:
+        s = node_scope[c]
+        while parent[s] != whole:
+            s = int(parent[s])
+        return s
+
+    todo = [n for n in range(flat.num_nodes) if kind[n] == PRODUCT]
+    while todo:
+        n = todo.pop()
+        groups: dict[int, list[int]] = {}
+        for c in below[n]:
+            groups.setdefault(part_of(c, node_scope[n]), []).append(c)
+        if len(groups) == len(below[n]):
+            continue
+        children = []
+        for s, members in groups.items():
+            if len(members) > 1:
+                key = tuple(sorted(members))
+                if key not in made:
+                    made[key] = len(kind)
+                    kind.append(np.int8(PRODUCT))
+                    var.append(np.int32(-1))
+                    value.append(np.int32(-1))
+                    below.append(list(key))
+                    weight.append([1.0] * len(key))
+                    node_scope.append(s)
+                    todo.append(made[key])
+                children.append(made[key])
+            else:
+                children.append(members[0])
+        below[n], weight[n] = children, [1.0] * len(children)
+    return _sorted(kind, var, value, below, weight, flat.num_nodes - 1)
+
+
+def _sorted(
+    kind: list[np.int8],
+    var: list[np.int32],
+    value: list[np.int32],
+    below: list[list[int]],
+    weight: list[list[float]],
+    root: int,
+) -> Flat:
+    """The same nodes with children before parents."""
+    order: list[int] = []
+    place = [-1] * len(kind)
+    stack = [(root, 0)]
+    while stack:
+        n, at = stack.pop()
+        if place[n] >= 0:
+            continue
+        if at < len(below[n]):
+            stack.append((n, at + 1))
+            if place[below[n][at]] < 0:
+                stack.append((below[n][at], 0))
+            continue
+        place[n] = len(order)
+        order.append(n)
+    return Flat(
+        np.array([kind[n] for n in order], dtype=np.int8),
+        np.concatenate(([0], np.cumsum([len(below[n]) for n in order]))).astype(np.int64),
+        np.array([place[c] for n in order for c in below[n]], dtype=np.int32),
+        np.array([w for n in order for w in weight[n]]),
+        np.array([var[n] for n in order], dtype=np.int32),
+        np.array([value[n] for n in order], dtype=np.int32),
+    )
+
+
+@kernel
+def _plan(
+    f: Flat, scope: IntArray, n_scopes: int
+) -> tuple[bool, IntArray, LongArray, IntArray, LongArray, IntArray, IntArray, LongArray, IntArray, IntArray]:
+    n_nodes = f.kind.size
+    place = np.zeros(n_nodes, dtype=np.int32)
+    node_at = np.zeros(n_scopes + 1, dtype=np.int64)
+    for n in range(n_nodes):
+        place[n] = node_at[scope[n] + 1]
+        node_at[scope[n] + 1] += 1
+    for s in range(n_scopes):
+        node_at[s + 1] += node_at[s]
+    node = np.zeros(n_nodes, dtype=np.int32)
+    for n in range(n_nodes):
+        node[node_at[scope[n]] + place[n]] = n
+
+    fits = True
+    whole = np.full(n_scopes, -1, dtype=np.int32)
+    part_at = np.zeros(n_scopes + 1, dtype=np.int64)
+    column = np.full(n_nodes, -1, dtype=np.int32)
+    column[n_nodes - 1] = 0
+    for n in range(n_nodes):
+        if f.kind[n] != PRODUCT:
+            continue
+        for e in range(f.start[n], f.start[n + 1]):
+            t = scope[f.child[e]]
+            column[f.child[e]] = 0
+            if whole[t] < 0:
+                whole[t] = scope[n]
+                part_at[scope[n] + 1] += 1
+            elif whole[t] != scope[n]:
+                fits = False
+    for n in range(n_nodes):
+        if f.kind[n] == PRODUCT and f.start[n + 1] - f.start[n] != part_at[scope[n] + 1]:
+            fits = False
+    for s in range(n_scopes):
+        part_at[s + 1] += part_at[s]
+    part = np.zeros(part_at[n_scopes], dtype=np.int32)
+    part_place = np.zeros(n_scopes, dtype=np.int64)
+    filled = part_at.copy()
+    for t in range(n_scopes):
+        if whole[t] >= 0:
+            part_place[t] = filled[whole[t]] - part_at[whole[t]]
+            part[filled[whole[t]]] = t
+            filled[whole[t]] += 1
+    factor = f.child.copy()
+    if fits:
+        for n in range(n_nodes):
+            if f.kind[n] == PRODUCT:
+                for e in range(f.start[n], f.start[n + 1]):
+                    factor[f.start[n] + part_place[scope[f.child[e]]]] = f.child[e]
+    out_at = np.zeros(n_scopes + 1, dtype=np.int64)
+    for n in range(n_nodes):
+        if column[n] >= 0:
+            column[n] = out_at[scope[n] + 1]
+            out_at[scope[n] + 1] += 1
+    for s in range(n_scopes):
+        out_at[s + 1] += out_at[s]
+    out = np.zeros(out_at[n_scopes], dtype=np.int32)
+    for n in range(n_nodes):
+        if column[n] >= 0:
+            out[out_at[scope[n]] + column[n]] = n
+    return fits, place, node_at, node, part_at, part, factor, out_at, out, column
+
+
+def is_leaf_scope(flat: Flat, plan: Plan) -> NDArray[np.bool_]:
+    """Which scopes are a single variable."""
+    single: NDArray[np.bool_] = flat.kind[plan.node[plan.node_at[:-1]]] == LEAF
+    return single
