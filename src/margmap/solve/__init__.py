@@ -6,6 +6,7 @@ import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -14,16 +15,21 @@ from margmap.circuit import Circuit, Name, Value
 from margmap.errors import QueryError
 from margmap.queries import log_value
 from margmap.reduce import Reduced, reduce_codes, resolve_query
-from margmap.solve.result import TOLERANCE, Limits, Outcome, Result
+from margmap.solve.result import TOLERANCE, Limits, Outcome, Ranked, Result
 from margmap.structure import require_tractable
 
 __all__ = ["METHODS", "Result", "marginal_map"]
 
 Solver = Callable[..., Outcome]
 
+# `auto` enumerates when a circuit has no structure to use and that takes less than this many edge evaluations.
+ENUMERATE_WORK = 2_000_000
+
 #: Name of each method and the module whose ``solve(reduced, limits, ...)`` it is; imported when first used.
 METHODS: dict[str, str] = {
+    "frontier": "margmap.solve.frontier",
     "iterative": "margmap.solve.iterative",
+    "branch": "margmap.solve.branch",
     "brute": "margmap.solve.brute",
 }
 
@@ -35,7 +41,9 @@ def marginal_map(
     method: str = "auto",
     time_limit: float | None = None,
     *,
+    k: int = 1,
     gap: float = TOLERANCE,
+    memory_limit: int | None = None,
     **options: Any,
 ) -> Result:
     """The most likely state of ``query`` given ``evidence``, all other variables summed out, and the proof.
@@ -43,58 +51,100 @@ def marginal_map(
     ``query=None`` asks for every variable that is not observed: the most probable explanation (MPE), exact also where
     the circuit is not deterministic. ``time_limit`` is in seconds, ``gap`` in nats: the solver may stop as soon as the
     bounds are that close. Stopped early, by a limit or by Ctrl-C, the result has the best state found and both bounds.
-    Further options belong to the method, such as ``heuristic="Pruned"`` of ``iterative``.
+    ``k`` asks for that many best states, in ``Result.top``. ``memory_limit`` is in bytes and holds for the solver's own
+    tables: what does not fit becomes a gap. Further options belong to the method, such as ``heuristic="Pruned"`` of
+    ``iterative``.
     """
     begun = time.perf_counter()
-    if time_limit is not None and not time_limit > 0:
+    if time_limit is not None and not (_is_real(time_limit) and time_limit > 0):
         raise QueryError(f"time_limit={time_limit!r}: give a positive number of seconds, or None")
-    if not gap >= 0:
+    if not (_is_real(gap) and gap >= 0):
         raise QueryError(f"gap={gap!r}: give a number of at least 0, in nats")
-    limits = Limits(time_limit, gap)
-    name, solver = _solver(method, options)
+    if memory_limit is not None and not (isinstance(memory_limit, int) and memory_limit > 0):
+        raise QueryError(f"memory_limit={memory_limit!r}: give a positive number of bytes, or None")
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise QueryError(f"k={k!r}: give the number of states to find, at least 1")
+    limits = Limits(time_limit, gap, memory_limit)
+    _check_method(method, k, options)
+    name = method
     require_tractable(circuit)
     evidence = evidence or {}
     columns = resolve_query(circuit, query, evidence)
     codes, reals = circuit.evidence_codes(evidence)
     reduced = reduce_codes(circuit, columns, codes, reals)
     if columns:
-        with limits.catching_interrupts():
-            outcome = solver(reduced, limits, **options)
+        with limits.catching_interrupts(), limits.not_counting_compilation():
+            name, outcome = _run(name, reduced, limits, k, options)
     else:
-        outcome = Outcome(np.zeros(0, dtype=np.int32), 0.0, "optimal")
-    codes[columns] = outcome.state
-    log_prob = log_value(circuit, codes, reals)
-    log_upper = _safe_upper(reduced, outcome.log_upper, log_prob)
+        outcome = Outcome([np.zeros(0, dtype=np.int32)], -np.inf, "optimal")
+    top = []
+    for state in outcome.states:
+        codes[columns] = state
+        log_prob = log_value(circuit, codes, reals)
+        named = {
+            circuit.variables[c].name: circuit.variables[c].label(x)
+            for c, x in zip(columns, state.tolist(), strict=True)
+        }
+        top.append(Ranked(named, log_prob, log_prob - reduced.log_scale))
+    top.sort(key=lambda ranked: -ranked.log_prob)
+    others = _safe_upper(reduced, outcome.log_upper)
+    proven = outcome.status == "optimal" if len(top) < k else others - top[-1].log_prob <= limits.gap
     return Result(
-        status="optimal" if log_upper - log_prob <= limits.gap else outcome.status,
-        state={
-            circuit.variables[c].name: circuit.variables[c].label(int(x))
-            for c, x in zip(columns, outcome.state, strict=True)
-        },
-        log_prob=log_prob,
-        log_conditional=log_prob - reduced.log_scale,
-        log_upper=log_upper,
+        status="optimal" if proven else outcome.status,
+        state=top[0].state,
+        log_prob=top[0].log_prob,
+        log_conditional=top[0].log_conditional,
+        log_upper=max(others, top[0].log_prob),
         method=name,
-        seconds=time.perf_counter() - begun,
+        seconds=time.perf_counter() - begun - limits.compiling,
+        top=tuple(top),
         details=outcome.details,
     )
 
 
-def _solver(method: str, options: Mapping[str, Any]) -> tuple[str, Solver]:
-    name = "brute" if method == "auto" else method
-    if name not in METHODS:
+def _check_method(method: str, k: int, options: Mapping[str, Any]) -> None:
+    if method != "auto" and method not in METHODS:
         raise QueryError(f"unknown method {method!r}: choose auto, {', '.join(METHODS)}")
-    solver: Solver = import_module(METHODS[name]).solve
-    known = list(inspect.signature(solver).parameters)[2:]
+    known = [] if method == "auto" else list(inspect.signature(_solver(method)).parameters)[2:]
+    if k > 1 and method != "auto" and "k" not in known:
+        raise QueryError(f"method {method!r} finds one state only: for the {k} best use auto, frontier or branch")
     for option in options:
         if option not in known:
-            raise QueryError(
-                f"method {name!r} has no option {option!r}: it takes {', '.join(known) if known else 'none'}"
-            )
-    return name, solver
+            listed = ", ".join(name for name in known if name != "k") or "none"
+            raise QueryError(f"method {method!r} has no option {option!r}: it takes {listed}")
 
 
-def _safe_upper(reduced: Reduced, log_upper: float, log_prob: float) -> float:
-    """log p(q, e) that no state exceeds: the solver's bound, moved up by all that rounding can have taken from it."""
+def _solver(method: str) -> Solver:
+    solver: Solver = import_module(METHODS[method]).solve
+    return solver
+
+
+def _run(method: str, reduced: Reduced, limits: Limits, k: int, options: Mapping[str, Any]) -> tuple[str, Outcome]:
+    """Solve with the method asked for, or with the one that fits the circuit; the name says which it was."""
+    if method != "auto":
+        return method, _solver(method)(reduced, limits, **({"k": k} if k > 1 else {}), **options)
+    from margmap.solve.brute import count_states
+    from margmap.solve.frontier import solve_planned
+    from margmap.solve.plan import make_plan
+
+    planned = make_plan(reduced.flat, reduced.cardinality.size)
+    if planned is not None:
+        scopes = planned[1].part_at.size - 1
+        why = f"the circuit is structured-decomposable: {scopes} scopes, {reduced.num_edges} edges left"
+        return "frontier", solve_planned(reduced, limits, *planned, k=k).because(why)
+    states = count_states(reduced.cardinality)
+    if states * reduced.num_edges <= ENUMERATE_WORK:
+        why = f"two scopes cross, and {states} states are enumerated at once"
+        return "brute", _solver("brute")(reduced, limits, k=k).because(why)
+    why = f"two scopes of the circuit cross ({reduced.num_edges} edges left), so there is no order to sweep them in"
+    return "branch", _solver("branch")(reduced, limits, k=k).because(why)
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)
+
+
+def _safe_upper(reduced: Reduced, log_upper: float) -> float:
+    """The solver's bound as a log p(q, e), moved up by all that rounding can have taken from it."""
     bound = np.logaddexp(log_upper, np.log(reduced.dropped)) if reduced.dropped > 0 else log_upper
-    return max(log_prob, float(bound) + reduced.log_scale + 2 * reduced.rounding)
+    return float(bound) + reduced.log_scale + 2 * reduced.rounding

@@ -9,39 +9,56 @@ from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray
 from margmap.errors import LimitError
 from margmap.flat import Flat
 from margmap.reduce import Reduced
-from margmap.solve.result import Limits, Outcome, Status, Stopped
+from margmap.solve.incumbent import lower_bound_state
+from margmap.solve.result import Limits, Outcome, Status, Stopped, log_or_nothing
 
 MOST_STATES = 1 << 24
 STATES_AT_ONCE = 32
 
 
-def solve(reduced: Reduced, limits: Limits) -> Outcome:
+def solve(reduced: Reduced, limits: Limits, *, k: int = 1) -> Outcome:
     """Score every state. Stopped early, the states not seen can hold at most the mass that is left."""
-    states = 1
-    for k in reduced.cardinality.tolist():
-        states *= k
-    if states > MOST_STATES:
+    flat, cardinality = reduced.flat, reduced.cardinality
+    count = count_states(cardinality)
+    if count > MOST_STATES:
         raise LimitError(
-            f"method 'brute' would enumerate {states:.3g} states; it is refused above 2^24 = {MOST_STATES}. "
+            f"method 'brute' would enumerate {count:.3g} states; it is refused above 2^24 = {MOST_STATES}. "
             "Query fewer variables or choose another method"
         )
     chunk = max(STATES_AT_ONCE, (1 << 22) // max(1, reduced.num_edges) // STATES_AT_ONCE * STATES_AT_ONCE)
-    best, best_value, seen = np.zeros(reduced.cardinality.size, dtype=np.int32), 0.0, 0.0
+    best, best_values = np.zeros(0, dtype=np.int64), np.zeros(0)
     status: Status = "optimal"
-    done = 0
+    done, seen = 0, 0.0
     try:
-        for first in range(0, states, chunk):
+        for first in range(0, count, chunk):
             if first:
                 limits.check()
-            done = min(first + chunk, states)
-            at, value, mass = _enumerate(reduced.flat, reduced.cardinality, first, done)
-            seen += mass
-            if value > best_value:
-                best, best_value = _decode(at, reduced.cardinality), value
+            done = min(first + chunk, count)
+            values = _enumerate(flat, cardinality, first, done)
+            seen += float(values.sum())
+            values = np.concatenate((best_values, values))
+            numbers = np.concatenate((best, np.arange(first, done)))
+            order = np.argsort(-values, kind="stable")[:k]
+            order = order[values[order] > 0]
+            best, best_values = numbers[order], values[order]
     except Stopped as stop:
         status = stop.status
-    upper = best_value if status == "optimal" else max(best_value, 1.0 - seen + 1e-9)
-    return Outcome(best, float(np.log(upper)), status, {"states": done})
+    states = [_decode(int(number), cardinality) for number in best]
+    if not states:
+        # All states seen are impossible; following the heaviest edges gives one that is not.
+        states = [lower_bound_state(flat, np.ones(reduced.num_nodes, dtype=np.bool_), cardinality.size)]
+    rest = float(best_values[-1]) if best.size == k else 0.0
+    if status != "optimal":
+        rest = max(rest, 1.0 - seen + 1e-9)
+    return Outcome(states, log_or_nothing(rest), status, {"states": done})
+
+
+def count_states(cardinality: IntArray) -> int:
+    """How many states the query variables have."""
+    count = 1
+    for values in cardinality.tolist():
+        count *= values
+    return count
 
 
 def _decode(number: int, cardinality: IntArray) -> IntArray:
@@ -52,30 +69,26 @@ def _decode(number: int, cardinality: IntArray) -> IntArray:
 
 
 @kernel
-def _enumerate(f: Flat, cardinality: IntArray, first: int, last: int) -> tuple[int, float, float]:
-    """The best state of a range, its value, and the sum of all values there."""
-    q = cardinality.size
+def _enumerate(f: Flat, cardinality: IntArray, first: int, last: int) -> FloatArray:
+    """The values of a range of states, numbered with the last variable fastest."""
     values = np.zeros((f.kind.size, STATES_AT_ONCE))
-    states = np.zeros((q, STATES_AT_ONCE), dtype=np.int32)
-    best, best_value, mass = -1, -1.0, 0.0
+    states = np.zeros((cardinality.size, STATES_AT_ONCE), dtype=np.int32)
+    result = np.zeros(last - first)
     for begin in range(first, last, STATES_AT_ONCE):
         width = min(STATES_AT_ONCE, last - begin)
         for j in range(width):
             number = begin + j
-            for i in range(q - 1, -1, -1):
+            for i in range(cardinality.size - 1, -1, -1):
                 states[i, j] = number % cardinality[i]
                 number //= cardinality[i]
-        evaluate_states(f, states, values)
+        _evaluate_states(f, states, values)
         for j in range(width):
-            value = values[f.kind.size - 1, j]
-            mass += value
-            if value > best_value:
-                best, best_value = begin + j, value
-    return best, best_value, mass
+            result[begin - first + j] = values[f.kind.size - 1, j]
+    return result
 
 
 @kernel
-def evaluate_states(f: Flat, states: IntArray, values: FloatArray) -> None:
+def _evaluate_states(f: Flat, states: IntArray, values: FloatArray) -> None:
     """Every node's value under several states (columns) at once."""
     width = values.shape[1]
     for n in range(f.kind.size):

@@ -15,31 +15,61 @@ FLIPS_AT_ONCE = 16
 
 
 class Incumbents:
-    """The best state found so far, scored on the circuit the problem came with.
+    """The best states found so far, scored on the circuit the problem came with.
 
     Values are relative to that circuit's first output bound, which keeps them far from underflow.
     """
 
-    def __init__(self, flat: Flat, bounds: Bounds, cardinality: IntArray, limits: Limits) -> None:
+    def __init__(self, flat: Flat, bounds: Bounds, cardinality: IntArray, limits: Limits, most: int = 1) -> None:
         self._flat = flat._replace(weight=bounds.share)
         self._log_scale = bounds.log_upper
         self._cardinality = cardinality
         self._limits = limits
-        #: Codes of the best state and the log of its value; replaced as a whole.
-        self.best: tuple[IntArray, float] = (np.zeros(cardinality.size, dtype=np.int32), -np.inf)
+        self._most = most
+        #: Log values and states, best first, all different; replaced as a whole.
+        self.ranked: tuple[tuple[float, IntArray], ...] = ()
+
+    @property
+    def best(self) -> tuple[IntArray, float]:
+        """The best state and its log value; some state and -inf if there is none yet."""
+        if not self.ranked:
+            return np.zeros(self._cardinality.size, dtype=np.int32), -np.inf
+        return self.ranked[0][1], self.ranked[0][0]
+
+    @property
+    def floor(self) -> float:
+        """What a state must exceed to be among the best: the log value of the last of them, if there are enough."""
+        return self.ranked[-1][0] if len(self.ranked) == self._most else -np.inf
 
     def offer(self, state: IntArray, climb: bool) -> bool:
-        """Score a state, climb from it if asked to, and keep it if it is the best so far."""
+        """Score a state, climb from it if asked to, keep it if it is among the best; whether there is a new best."""
         before = self.best[1]
         state, value = state.copy(), -1.0
         while True:
-            higher = _climb(self._flat, state, self._cardinality, FLIPS_AT_ONCE if climb else 0)
-            if higher > 0 and np.log(higher) + self._log_scale > self.best[1]:
-                self.best = (state.copy(), float(np.log(higher)) + self._log_scale)
+            higher = _climb(self._flat, state, FLIPS_AT_ONCE if climb else 0)
+            self._keep(state, higher)
             if not climb or higher <= value:
                 return self.best[1] > before
             value = higher
             self._limits.check()
+
+    def offer_neighbours(self) -> None:
+        """Fill up the best states with those that differ from the best in one variable."""
+        if self._most > 1 and self.ranked:
+            best = self.best[0]
+            for leaf, value in _neighbours(self._flat, best, self._most):
+                state = best.copy()
+                state[self._flat.var[int(leaf)]] = self._flat.value[int(leaf)]
+                self._keep(state, value)
+
+    def _keep(self, state: IntArray, value: float) -> None:
+        log_value = float(np.log(value)) + self._log_scale if value > 0 else -np.inf
+        # The very first is kept even if its value underflows: it is possible, which all zeros may not be.
+        if (log_value > self.floor or not self.ranked) and not any(
+            np.array_equal(state, known) for _, known in self.ranked
+        ):
+            ranked = sorted((*self.ranked, (log_value, state.copy())), key=lambda pair: -pair[0])
+            self.ranked = tuple(ranked[: self._most])
 
 
 def lower_bound_state(flat: Flat, deterministic: Flags, variables: int) -> IntArray:
@@ -83,7 +113,7 @@ def _extract(f: Flat, share: FloatArray, state: IntArray) -> None:
 
 
 @kernel
-def _climb(f: Flat, state: IntArray, cardinality: IntArray, flips: int) -> float:
+def _climb(f: Flat, state: IntArray, flips: int) -> float:
     """Up to ``flips`` times change the one variable that gains most; returns the value of ``state``, changed in place.
 
     The circuit is linear in the indicators of each variable, so the root's derivative by an indicator is the value of
@@ -106,6 +136,23 @@ def _climb(f: Flat, state: IntArray, cardinality: IntArray, flips: int) -> float
             break
         state[f.var[best]] = f.value[best]
     return current
+
+
+@kernel
+def _neighbours(f: Flat, state: IntArray, most: int) -> FloatArray:
+    """The leaves whose literals give the best states if set in ``state``, and the values of those states."""
+    value, slope = np.zeros(f.kind.size), np.zeros(f.kind.size)
+    _evaluate(f, state, value)
+    _differentiate(f, value, slope)
+    for n in range(f.kind.size):
+        if f.kind[n] != LEAF or state[f.var[n]] == f.value[n]:
+            slope[n] = 0.0
+    order = np.argsort(-slope)[:most]
+    result = np.zeros((order.size, 2))
+    for i in range(order.size):
+        result[i, 0] = order[i]
+        result[i, 1] = slope[order[i]]
+    return result
 
 
 @kernel

@@ -29,12 +29,14 @@ from margmap.solve.bounds import (
     output_bounds,
 )
 from margmap.solve.incumbent import Incumbents, lower_bound_state
+from margmap.solve.prune import choose_by_bounds, keep_without, undecided
 from margmap.solve.regroup import regroup as regroup_sums
 from margmap.solve.result import Limits, Outcome, Status, Stopped
 from margmap.solve.split import split, split_size
 from margmap.structure import Bits
 
-MOST_EDGES = 20_000_000
+# What an edge costs in all the arrays that exist at once while a circuit is split and bounded.
+BYTES_PER_EDGE = 200
 
 
 class Snapshot(NamedTuple):
@@ -90,13 +92,14 @@ def solve(
     regroup: bool = True,
     climb: bool = True,
     fix: bool = True,
-    max_edges: int = MOST_EDGES,
+    max_edges: int | None = None,
     on_iteration: Callable[[Iteration], None] | None = None,
 ) -> Outcome:
     """Iter-Solve (Algorithm 3). ``regroup=False, climb=False, fix=False`` is the plain algorithm of the paper."""
     if heuristic not in ("UB", "Pruned"):
         raise QueryError(f"unknown heuristic {heuristic!r}: choose 'UB' or 'Pruned'")
-    return _Run(reduced, limits, heuristic, regroup, climb, fix, max_edges, on_iteration).solve()
+    most = limits.memory // BYTES_PER_EDGE if max_edges is None else max_edges
+    return _Run(reduced, limits, heuristic, regroup, climb, fix, most, on_iteration).solve()
 
 
 class _Run:
@@ -136,7 +139,7 @@ class _Run:
             status = stop.status
         state, log_lower = self.incumbents.best
         details = {"iterations": len(self.trace), "peak_edges": self.peak_edges, "trace": tuple(self.trace)}
-        return Outcome(state, max(self.log_upper, log_lower + self.slack), status, details)
+        return Outcome([state], max(self.log_upper, log_lower + self.slack), status, details)
 
     def _iterate(self, view: _View) -> _View:
         at = time.perf_counter()
@@ -181,9 +184,9 @@ class _Run:
         """The variable to split on; with UB, variables are fixed on the way if their other values cannot win."""
         cardinality = self.reduced.cardinality
         if self.heuristic == "Pruned":
-            free = self.free & _undecided(view.supports, cardinality.size)
+            free = self.free & undecided(view.supports, cardinality.size)
             return (int(np.argmax(np.where(free, self.pruned_of, -1))) if free.any() else 0), view
-        asked = self.free & _undecided(view.supports, cardinality.size)
+        asked = self.free & undecided(view.supports, cardinality.size)
         if not asked.any():
             return 0, view
         relative = conditional_bounds(view.flat, view.bounds, cardinality, asked)
@@ -191,7 +194,7 @@ class _Run:
         inside = np.arange(relative.shape[1]) < cardinality[:, None]
         if self.fix:
             hopeless = (relative <= self._threshold(view)) & inside & asked[:, None]
-            keep = _without_literals(view.flat, hopeless)
+            keep = keep_without(view.flat, hopeless)
             if not keep.all():
                 view = self._smaller(view, keep)
                 if self._closed(view):
@@ -200,11 +203,7 @@ class _Run:
         free = asked & ((relative > 0).sum(axis=1) > 1)
         if not free.any():
             return 0, view
-        least = np.where(inside, relative, np.inf).min(axis=1)
-        most = relative.max(axis=1)
-        decided = free & (least < self._threshold(view))
-        score = np.where(decided, most, np.inf) if decided.any() else np.where(free, relative.sum(axis=1), np.inf)
-        return int(np.argmin(score)), view
+        return choose_by_bounds(relative, cardinality, free, self._threshold(view)), view
 
     def _smaller(self, view: _View, keep: Flags) -> _View:
         flat, log_factor = rebuild(view.flat, keep)
@@ -267,22 +266,6 @@ class _Run:
         self.trace.append(row)
         if self.on_iteration:
             self.on_iteration(row)
-
-
-def _undecided(supports: Supports, variables: int) -> Flags:
-    """The variables with more than one value possible below the root."""
-    groups = supports.can[-1].reshape(-1, supports.words)
-    bits = np.unpackbits(groups.view(np.uint8), axis=1, bitorder="little")[:, :variables]
-    undecided: Flags = bits.sum(axis=0) > 1
-    return undecided
-
-
-def _without_literals(flat: Flat, hopeless: Flags) -> Flags:
-    """The edges to keep when some leaves are set to zero."""
-    leaf = flat.var >= 0
-    dead = np.zeros(flat.num_nodes, dtype=np.bool_)
-    dead[leaf] = hopeless[flat.var[leaf], flat.value[leaf]]
-    return ~dead[flat.child]
 
 
 @kernel

@@ -5,16 +5,15 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from margmap._jit import kernel
 from margmap.circuit import PRODUCT, IntArray, LongArray
-from margmap.flat import LEAF, Flat
+from margmap.flat import Flat
 from margmap.structure import intern_scopes, scope_tree
 
 
 class Plan(NamedTuple):
-    """The nodes of a circuit sorted by scope; scope ``s`` splits into the scopes ``part[part_at[s]:part_at[s + 1]]``."""
+    """The nodes of a circuit sorted by scope; scope ``s`` splits into ``part[part_at[s]:part_at[s + 1]]``."""
 
     #: Scope of each node, and its place among the nodes of that scope.
     scope: IntArray
@@ -34,25 +33,21 @@ class Plan(NamedTuple):
 
 def make_plan(flat: Flat, variables: int) -> tuple[Flat, Plan] | None:
     """A plan, with the circuit rewritten if its products skip levels of the tree; None if there is no tree."""
-    for attempt in (flat, None):
-        if attempt is None:
-            nested = _nest(flat, variables)
-            if nested is None:
-                return None
-            flat = nested
-        scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, max(1, -(-variables // 64)))
-        fits, *arrays = _plan(flat, scope, bits.shape[0])
-        if fits:
-            return flat, Plan(scope, *arrays)
-    return None
+    words = max(1, -(-variables // 64))
+    scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words)
+    fits, arrays = _plan(flat, scope, bits.shape[0])
+    if not fits:
+        parent = scope_tree(bits)
+        if parent is None:
+            return None
+        flat = _nest(flat, scope, parent)
+        scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words)
+        _, arrays = _plan(flat, scope, bits.shape[0])
+    return flat, Plan(scope, *arrays)
 
 
-def _nest(flat: Flat, variables: int) -> Flat | None:
+def _nest(flat: Flat, scope: IntArray, parent: LongArray) -> Flat:
     """Where one product splits a scope at once and another step by step, make the first go step by step too."""
-    scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, max(1, -(-variables // 64)))
-    parent = scope_tree(bits)
-    if parent is None:
-        return None
     kind, var, value = list(flat.kind), list(flat.var), list(flat.value)
     below = [flat.child[flat.start[n] : flat.start[n + 1]].tolist() for n in range(flat.num_nodes)]
     weight = [flat.weight[flat.start[n] : flat.start[n + 1]].tolist() for n in range(flat.num_nodes)]
@@ -60,7 +55,7 @@ def _nest(flat: Flat, variables: int) -> Flat | None:
     node_scope = scope.tolist()
 
     def part_of(c: int, whole: int) -> int:
-        s = node_scope[c]
+        s: int = node_scope[c]
         while parent[s] != whole:
             s = int(parent[s])
         return s
@@ -129,7 +124,7 @@ def _sorted(
 @kernel
 def _plan(
     f: Flat, scope: IntArray, n_scopes: int
-) -> tuple[bool, IntArray, LongArray, IntArray, LongArray, IntArray, IntArray, LongArray, IntArray, IntArray]:
+) -> tuple[bool, tuple[IntArray, LongArray, IntArray, LongArray, IntArray, IntArray, LongArray, IntArray, IntArray]]:
     n_nodes = f.kind.size
     place = np.zeros(n_nodes, dtype=np.int32)
     node_at = np.zeros(n_scopes + 1, dtype=np.int64)
@@ -188,10 +183,4 @@ def _plan(
     for n in range(n_nodes):
         if column[n] >= 0:
             out[out_at[scope[n]] + column[n]] = n
-    return fits, place, node_at, node, part_at, part, factor, out_at, out, column
-
-
-def is_leaf_scope(flat: Flat, plan: Plan) -> NDArray[np.bool_]:
-    """Which scopes are a single variable."""
-    single: NDArray[np.bool_] = flat.kind[plan.node[plan.node_at[:-1]]] == LEAF
-    return single
+    return fits, (place, node_at, node, part_at, part, factor, out_at, out, column)

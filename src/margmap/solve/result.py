@@ -5,20 +5,36 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import TimeoutError as FutureTimeout
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from types import FrameType
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from margmap.circuit import IntArray, Name
+from margmap._jit import on_compile
+from margmap.circuit import IntArray, LongArray, Name
 
 Status: TypeAlias = Literal["optimal", "time_limit", "memory_limit", "interrupted"]
 
 #: Bounds closer than this (in nats, so about relatively in probability) count as equal.
 TOLERANCE = 1e-9
+
+#: Bytes that the tables of a solver may grow to unless told otherwise.
+MEMORY = 1 << 29
+
+# How often a thread that runs compiled code is looked after.
+WATCH_SECONDS = 0.02
+
+T = TypeVar("T")
+
+
+def log_or_nothing(value: float) -> float:
+    """The logarithm, -inf for 0."""
+    return float(np.log(value)) if value > 0 else -np.inf
 
 
 class Stopped(Exception):
@@ -30,19 +46,60 @@ class Stopped(Exception):
 
 
 class Limits:
-    """When to stop: after some seconds, at Ctrl-C, or when the bounds are ``gap`` nats apart."""
+    """When to stop: after some seconds, at Ctrl-C, when the bounds are ``gap`` nats apart; how much room to take."""
 
-    def __init__(self, time_limit: float | None = None, gap: float = TOLERANCE) -> None:
+    def __init__(
+        self, time_limit: float | None = None, gap: float = TOLERANCE, memory_limit: int | None = None
+    ) -> None:
         self.deadline = np.inf if time_limit is None else time.perf_counter() + time_limit
         self.gap = max(gap, TOLERANCE)
+        #: Bytes the tables of a solver may grow to.
+        self.memory = MEMORY if memory_limit is None else memory_limit
         self.interrupted = False
+        #: Seconds spent compiling kernels so far; they are not counted against the time limit.
+        self.compiling = 0.0
+        self._compiling_since: float | None = None
 
     def check(self) -> None:
         """Raise :class:`Stopped` if it is time to stop; solvers call it every few milliseconds of work."""
         if self.interrupted:
             raise Stopped("interrupted")
-        if time.perf_counter() >= self.deadline:
+        if self._compiling_since is None and time.perf_counter() >= self.deadline + self.compiling:
             raise Stopped("time_limit")
+
+    def not_counting_compilation(self) -> AbstractContextManager[None]:
+        """Inside, the clock stands still while kernels are compiled, which happens once on a machine."""
+
+        def ended() -> None:
+            assert self._compiling_since is not None
+            self.compiling += time.perf_counter() - self._compiling_since
+            self._compiling_since = None
+
+        def started() -> None:
+            self._compiling_since = time.perf_counter()
+
+        return on_compile(started, ended)
+
+    def until(self, deadline: float) -> Limits:
+        """The same limits with an earlier deadline; Ctrl-C reaches both."""
+        return _Earlier(self, min(deadline, self.deadline))
+
+    def run(self, work: Callable[[LongArray], T]) -> T:
+        """Run compiled work in a thread; set the flag it is given, which it looks at, when it is time to stop.
+
+        Compiled code lets go of Python's lock, so that this thread can watch the clock and Ctrl-C meanwhile.
+        """
+        stop = np.zeros(1, dtype=np.int64)
+        with ThreadPoolExecutor(1) as pool:
+            future = pool.submit(work, stop)
+            try:
+                while True:
+                    try:
+                        return future.result(timeout=WATCH_SECONDS)
+                    except FutureTimeout:
+                        self.check()
+            finally:
+                stop[0] = 1
 
     @contextmanager
     def catching_interrupts(self) -> Iterator[None]:
@@ -67,22 +124,46 @@ class Limits:
             signal.signal(signal.SIGINT, before)
 
 
-class Outcome(NamedTuple):
-    """A solver's answer on the reduced circuit: codes of the best state and log bounds of max p(q | e)."""
+class _Earlier(Limits):
+    def __init__(self, limits: Limits, deadline: float) -> None:
+        super().__init__(None, limits.gap, limits.memory)
+        self.deadline, self._outer = deadline, limits
 
-    state: IntArray
+    def check(self) -> None:
+        self._outer.check()
+        super().check()
+
+
+class Outcome(NamedTuple):
+    """A solver's answer on the reduced circuit: codes of the best states, best first, and a log bound of the others."""
+
+    states: Sequence[IntArray]
+    #: No state that is not among ``states`` has a larger log p(q | e).
     log_upper: float
     status: Status
     #: What the solver has to tell beyond that: iterations, widest frontier, why this method.
     details: Mapping[str, Any] = {}
+
+    def because(self, why: str) -> Outcome:
+        """The same with the reason why this method was chosen."""
+        return self._replace(details={**self.details, "why": why})
+
+
+class Ranked(NamedTuple):
+    """One of the best states."""
+
+    state: dict[Name, int | str]
+    log_prob: float
+    log_conditional: float
 
 
 @dataclass(frozen=True)
 class Result:
     """The answer to a marginal-MAP query.
 
-    ``status`` is ``optimal`` exactly when ``gap`` (log_upper - log_prob, in nats) is within the tolerance asked for;
-    otherwise it says why the solver stopped, and no state has a log probability above ``log_upper``.
+    ``status`` is ``optimal`` exactly when the bounds met within the tolerance asked for: for a single state, when
+    ``gap`` (log_upper - log_prob, in nats) is; for the ``k`` best, when no other state can come before the last one.
+    Otherwise it says why the solver stopped. No state has a log probability above ``log_upper``.
     """
 
     status: Status
@@ -94,8 +175,10 @@ class Result:
     #: No state of the query has a larger log p(q, e).
     log_upper: float
     method: str
-    #: Seconds spent on this call, reduction included.
+    #: Seconds spent on this call, reduction included, the first run's compilation of kernels not.
     seconds: float
+    #: The best states in order, as many as were asked for and exist; the first is ``state``.
+    top: tuple[Ranked, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     @property

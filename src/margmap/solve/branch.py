@@ -1,0 +1,284 @@
+"""Branch: depth-first search with the paper's transformations at every node, for circuits of any structure.
+
+At each node the circuit is regrouped, bounded, stripped of literals and edges that cannot win, and rebuilt smaller,
+until that no longer pays; factors of a product are solved one by one; otherwise the search branches on one variable.
+Unlike the split at the root, each branch has a circuit of its own, smaller with every step down, and chooses its own
+next variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import suppress
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from margmap.circuit import PRODUCT, FloatArray, IntArray
+from margmap.flat import Flat, rebuild
+from margmap.reduce import Reduced
+from margmap.solve.bounds import (
+    Bounds,
+    Flags,
+    Supports,
+    conditional_bounds,
+    edge_bounds,
+    find_deterministic,
+    find_supports,
+    output_bounds,
+)
+from margmap.solve.incumbent import Incumbents, lower_bound_state
+from margmap.solve.prune import choose_by_bounds, keep_without, undecided
+from margmap.solve.regroup import regroup
+from margmap.solve.result import Limits, Outcome, Status, Stopped
+
+# Another round of pruning is worth it if the last one took at least this part of the edges away.
+WORTHWHILE = 0.05
+
+
+class Found(NamedTuple):
+    """The best state of a subproblem, if any beats the threshold it was given, and a bound on all of its states."""
+
+    state: IntArray | None
+    log_value: float
+    log_upper: float
+
+
+class _Problem(NamedTuple):
+    """Find the best state of ``flat`` if its log value is above ``threshold``; it may be missed by ``slack`` nats."""
+
+    flat: Flat
+    threshold: float
+    slack: float
+
+
+class _View(NamedTuple):
+    flat: Flat
+    log_factor: float
+    supports: Supports
+    bounds: Bounds
+
+    @property
+    def log_upper(self) -> float:
+        return self.log_factor + self.bounds.log_upper
+
+
+_Search: TypeAlias = Generator[_Problem, Found, Found]
+
+
+def solve(reduced: Reduced, limits: Limits, *, k: int = 1) -> Outcome:
+    """Search the whole reduced circuit for its best state, or for its ``k`` best."""
+    search = Search(reduced.cardinality, limits)
+    if k > 1:
+        states, log_upper, status = search.run_many(reduced.flat, k)
+    else:
+        found, status = search.run(reduced.flat, -np.inf)
+        assert found.state is not None
+        states, log_upper = [found.state], found.log_upper
+    return Outcome(states, log_upper, status, {"search_nodes": search.nodes})
+
+
+class Search:
+    """Depth-first branch and bound; :meth:`run` can be stopped at any moment and still returns sound bounds."""
+
+    def __init__(self, cardinality: IntArray, limits: Limits) -> None:
+        self._cardinality = cardinality
+        self._limits = limits
+        self._status: Status = "optimal"
+        #: Search nodes visited so far.
+        self.nodes = 0
+
+    def run(self, flat: Flat, threshold: float) -> tuple[Found, Status]:
+        """The best state with a log value above ``threshold``; an upper bound on all states, and why it stopped."""
+        # An explicit stack of generators instead of recursion: the search may be as deep as there are variables.
+        stack = [self._solve(_Problem(flat, threshold, self._limits.gap / 2))]
+        answer: Found | None = None
+        while True:
+            try:
+                problem = stack[-1].send(answer) if answer is not None else next(stack[-1])
+                stack.append(self._solve(problem))
+                answer = None
+            except StopIteration as end:
+                stack.pop()
+                answer = end.value
+                if not stack:
+                    return answer, self._status
+
+    def run_many(self, flat: Flat, most: int) -> tuple[list[IntArray], float, Status]:
+        """The ``most`` best states, a bound on all others, and why it stopped.
+
+        Every node is closed by the last of the best so far. Products are not taken apart: the best states of the whole
+        need not be made of the best of each factor.
+        """
+        whole = self._view(flat, 0.0)
+        incumbents = Incumbents(
+            flat, output_bounds(flat, np.zeros(flat.num_nodes, np.bool_)), self._cardinality, self._limits, most
+        )
+        slack = self._limits.gap / 2
+        log_upper = -np.inf
+        todo = [(whole.log_upper, whole)]
+        while todo:
+            log_bound, view = todo.pop()
+            if self._status != "optimal" or self._stopped():
+                log_upper = max(log_upper, log_bound)
+                continue
+            if log_bound <= incumbents.floor + slack:
+                continue
+            self.nodes += 1
+            with suppress(Stopped):
+                incumbents.offer(
+                    lower_bound_state(view.flat, view.bounds.deterministic, self._cardinality.size), climb=True
+                )
+                incumbents.offer_neighbours()
+            floor = float(np.exp(incumbents.floor + slack - view.log_upper))
+            view, relative = self._prune(view, floor)
+            asked = undecided(view.supports, self._cardinality.size) if view.flat.num_nodes else np.zeros(0, np.bool_)
+            if not asked.any():
+                if view.flat.num_nodes:
+                    incumbents.offer(_only_state(view.flat, self._cardinality.size), climb=False)
+                continue
+            relative = conditional_bounds(view.flat, view.bounds, self._cardinality, asked)
+            variable = choose_by_bounds(relative, self._cardinality, asked, floor)
+            for x in np.argsort(relative[variable]):
+                if relative[variable, x] > 0:
+                    part, log_factor = rebuild(view.flat, _fixed(view.flat, relative, variable, int(x)))
+                    child = self._view(part, view.log_factor + log_factor)
+                    todo.append((child.log_upper, child))
+        states = [state for _, state in incumbents.ranked]
+        return states, max(log_upper, incumbents.floor + slack), self._status
+
+    def _solve(self, problem: _Problem) -> _Search:
+        self.nodes += 1
+        slack, threshold = problem.slack, problem.threshold
+        view = self._view(problem.flat, 0.0)
+        best = Found(None, -np.inf, threshold + slack)
+        while True:
+            if view.log_upper > threshold + slack:
+                best = self._improve(view, best, threshold)
+                threshold = max(threshold, best.log_value)
+            if view.log_upper <= threshold + slack:
+                return best._replace(log_upper=threshold + slack)
+            if self._stopped():
+                return best._replace(log_upper=view.log_upper)
+            if view.flat.kind[-1] == PRODUCT:
+                return (yield from self._factors(view, best, threshold, slack))
+            edges = view.flat.num_edges
+            floor = float(np.exp(threshold + slack - view.log_upper))
+            smaller, relative = self._prune(view, floor)
+            if smaller.flat.num_edges > (1 - WORTHWHILE) * edges:
+                return (yield from self._branch(view, relative, best, threshold, slack))
+            view = smaller
+
+    def _view(self, flat: Flat, log_factor: float) -> _View:
+        """The circuit regrouped and bounded."""
+        supports = find_supports(flat, self._cardinality)
+        if flat.num_nodes == 0:
+            nothing = np.zeros(0)
+            return _View(flat, log_factor, supports, Bounds(np.zeros(0, np.bool_), nothing, nothing, nothing, -np.inf))
+        deterministic = find_deterministic(flat, supports)
+        if not deterministic.all():
+            flat, extra = regroup(flat, supports, deterministic)
+            log_factor += extra
+            supports = find_supports(flat, self._cardinality)
+            deterministic = find_deterministic(flat, supports)
+        return _View(flat, log_factor, supports, output_bounds(flat, deterministic))
+
+    def _improve(self, view: _View, best: Found, threshold: float) -> Found:
+        """Algorithm 4 and hill climbing on this circuit."""
+        incumbents = Incumbents(view.flat, view.bounds, self._cardinality, self._limits)
+        with suppress(Stopped):  # the state found by then is kept; the caller looks at the limits next
+            first = lower_bound_state(view.flat, view.bounds.deterministic, self._cardinality.size)
+            incumbents.offer(first, climb=True)
+        state, log_value = incumbents.best
+        log_value += view.log_factor
+        return best._replace(state=state, log_value=log_value) if log_value > threshold else best
+
+    def _prune(self, view: _View, floor: float) -> tuple[_View, FloatArray]:
+        """Without the literals and edges that cannot rise above the floor; also the bounds of all literals."""
+        asked = undecided(view.supports, self._cardinality.size)
+        relative = conditional_bounds(view.flat, view.bounds, self._cardinality, asked)
+        inside = np.arange(relative.shape[1]) < self._cardinality[:, None]
+        keep = keep_without(view.flat, (relative <= floor) & inside & asked[:, None])
+        keep &= edge_bounds(view.flat, view.bounds) > floor
+        if keep.all():
+            return view, relative
+        flat, log_factor = rebuild(view.flat, keep)
+        return self._view(flat, view.log_factor + log_factor), relative
+
+    def _factors(self, view: _View, best: Found, threshold: float, slack: float) -> _Search:
+        """The root is a product: its factors share no variable, so the best state is made of their best states."""
+        flat, bounds = view.flat, view.bounds
+        children = sorted(flat.child[flat.start[-2] : flat.start[-1]].tolist())
+        log_bound = np.log(bounds.value[children]) + bounds.log_scale[children]
+        parts = [rebuild(_upto(flat, c), np.ones(int(flat.start[c + 1]), dtype=np.bool_)) for c in children]
+        sizes = [np.unique(part.var[part.var >= 0]).size for part, _ in parts]
+        state = np.zeros(self._cardinality.size, dtype=np.int32)
+        done = view.log_factor
+        for i, (part, log_factor) in enumerate(parts):
+            rest = float(log_bound[i + 1 :].sum())
+            around = done + rest + log_factor
+            found = yield _Problem(part, threshold - around, slack * sizes[i] / sum(sizes))
+            if self._status != "optimal":
+                return best._replace(log_upper=max(around + found.log_upper, threshold + slack))
+            if found.state is None:
+                return best._replace(log_upper=threshold + slack)
+            mine = part.var[part.var >= 0]
+            state[mine] = found.state[mine]
+            done += log_factor + found.log_value
+        return Found(state, done, done + slack)
+
+    def _branch(self, view: _View, relative: FloatArray, best: Found, threshold: float, slack: float) -> _Search:
+        """Branch on one variable, its better values first."""
+        asked = undecided(view.supports, self._cardinality.size)
+        floor = float(np.exp(threshold + slack - view.log_upper))
+        variable = choose_by_bounds(relative, self._cardinality, asked, floor)
+        values = [x for x in np.argsort(-relative[variable]) if relative[variable, x] > 0]
+        log_upper = -np.inf
+        for i, x in enumerate(values):
+            flat, log_factor = rebuild(view.flat, _fixed(view.flat, relative, variable, int(x)))
+            log_factor += view.log_factor
+            found = yield _Problem(flat, threshold - log_factor, slack)
+            if found.state is not None:
+                threshold = found.log_value + log_factor
+                best = Found(found.state, threshold, threshold)
+            if self._status != "optimal":
+                open_values = [float(np.log(relative[variable, y])) + view.log_upper for y in values[i + 1 :]]
+                log_upper = max(found.log_upper + log_factor, *open_values, -np.inf)
+                break
+        return best._replace(log_upper=max(log_upper, threshold + slack))
+
+    def _stopped(self) -> bool:
+        try:
+            self._limits.check()
+        except Stopped as stop:
+            self._status = stop.status
+        return self._status != "optimal"
+
+
+def _fixed(flat: Flat, relative: FloatArray, variable: int, value: int) -> Flags:
+    """The edges to keep when one variable has one value."""
+    others = np.zeros(relative.shape, dtype=np.bool_)
+    others[variable] = True
+    others[variable, value] = False
+    return keep_without(flat, others)
+
+
+def _only_state(flat: Flat, variables: int) -> IntArray:
+    """The state of a circuit in which every variable is decided."""
+    state = np.zeros(variables, dtype=np.int32)
+    leaf = flat.var >= 0
+    state[flat.var[leaf]] = flat.value[leaf]
+    return state
+
+
+def _upto(flat: Flat, node: int) -> Flat:
+    """The circuit up to a node, which becomes its root; what that does not use is still in it."""
+    edges = int(flat.start[node + 1])
+    return Flat(
+        flat.kind[: node + 1],
+        flat.start[: node + 2],
+        flat.child[:edges],
+        flat.weight[:edges],
+        flat.var[: node + 1],
+        flat.value[: node + 1],
+    )

@@ -1,0 +1,104 @@
+"""Frontier: exact marginal MAP of structured-decomposable circuits, bottom-up over their scopes.
+
+Two assignments of a scope's variables matter to the rest of the circuit only through the values of a few nodes. One
+that is nowhere better than another, or that cannot reach the incumbent, is dropped; what is left at the root is the
+answer. A width limit keeps the first sweeps cheap: they find good states and a bound. It grows until the bounds meet.
+"""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+
+import numpy as np
+
+from margmap.errors import StructureError
+from margmap.flat import Flat
+from margmap.reduce import Reduced
+from margmap.solve.bounds import find_deterministic, find_supports, output_bounds
+from margmap.solve.branch import Search
+from margmap.solve.incumbent import Incumbents, lower_bound_state
+from margmap.solve.plan import Plan, make_plan
+from margmap.solve.result import Limits, Outcome, Status, Stopped, log_or_nothing
+from margmap.solve.sweep import sweep
+
+FIRST_WIDTH = 64
+WIDTH_GROWTH = 8
+
+# Sweeps this narrow are done before the search of `branch` gets its turn.
+BRANCH_FROM = 4096
+
+# A circuit with fewer edges is swept within milliseconds at the first width: no need to watch the clock meanwhile.
+QUICK_EDGES = 3000
+
+
+def solve(
+    reduced: Reduced, limits: Limits, *, k: int = 1, width: int = FIRST_WIDTH, max_width: int | None = None
+) -> Outcome:
+    """Sweeps with frontiers of ``width``, then wider ones, until the ``k`` best states are proven."""
+    planned = make_plan(reduced.flat, reduced.cardinality.size)
+    if planned is None:
+        raise StructureError(
+            "method 'frontier' needs a structured-decomposable circuit, and two scopes of this one cross: "
+            "use method='branch', or 'auto', which chooses"
+        )
+    return solve_planned(reduced, limits, *planned, k=k, width=width, max_width=max_width)
+
+
+def solve_planned(
+    reduced: Reduced,
+    limits: Limits,
+    flat: Flat,
+    plan: Plan,
+    *,
+    k: int = 1,
+    width: int = FIRST_WIDTH,
+    max_width: int | None = None,
+) -> Outcome:
+    """The same for a circuit that has its plan already."""
+    cardinality = reduced.cardinality
+    bounds = output_bounds(flat, find_deterministic(flat, find_supports(flat, cardinality)))
+    incumbents = Incumbents(flat, bounds, cardinality, limits, k)
+    slack = limits.gap / 2
+    widest_allowed = _room(plan, limits) if max_width is None else max_width
+    log_upper = bounds.log_upper  # of the states that are not incumbents
+    rounds, widest, search_nodes = 0, 0, 0
+    status: Status = "optimal"
+    begun = time.perf_counter()
+    try:
+        incumbents.offer(lower_bound_state(flat, bounds.deterministic, cardinality.size), climb=True)
+        incumbents.offer_neighbours()
+        while log_upper > incumbents.floor + slack:
+            limits.check()
+            if width > widest_allowed:
+                raise Stopped("memory_limit")
+            floor = float(np.exp(incumbents.floor + slack - bounds.log_upper))
+            work = partial(sweep, flat, bounds.share, plan, cardinality.size, floor, width, k)
+            quick = flat.num_edges < QUICK_EDGES and width <= FIRST_WIDTH
+            _, _, states, upper, wide = work(np.zeros(1, dtype=np.int64)) if quick else limits.run(work)
+            rounds, widest = rounds + 1, max(widest, int(wide))
+            for state in states:
+                incumbents.offer(state, climb=k == 1)
+            log_upper = min(log_upper, max(log_or_nothing(upper) + bounds.log_upper, incumbents.floor + slack))
+            if width >= BRANCH_FROM and k == 1 and log_upper > incumbents.floor + slack:
+                # As long as the sweeps took so far, see whether a search comes to an end sooner.
+                search = Search(cardinality, limits.until(2 * time.perf_counter() - begun))
+                found, ended = search.run(reduced.flat, incumbents.floor)
+                search_nodes += search.nodes
+                if found.state is not None:
+                    incumbents.offer(found.state, climb=False)
+                log_upper = min(log_upper, found.log_upper)
+                if ended == "interrupted":
+                    raise Stopped(ended)
+            width *= WIDTH_GROWTH
+    except Stopped as stopped:
+        status = stopped.status
+    best = [state for _, state in incumbents.ranked]
+    details = {"rounds": rounds, "widest": widest, "search_nodes": search_nodes}
+    return Outcome(best, max(log_upper, incumbents.floor + slack), status, details)
+
+
+def _room(plan: Plan, limits: Limits) -> int:
+    """The widest frontier whose vectors and pairs fit the memory limit."""
+    entries = int(max(np.diff(plan.node_at).max(), np.diff(plan.out_at).max()))
+    return max(FIRST_WIDTH, limits.memory // (1024 + 32 * entries))
