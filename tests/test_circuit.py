@@ -75,6 +75,23 @@ class TestValue:
         for name in ARRAYS:
             assert getattr(c, name).tolist() == getattr(small(), name).tolist()
 
+    @pytest.mark.parametrize("name", ARRAYS)
+    def test_a_read_only_view_of_a_writable_array_is_copied(self, name):
+        arrays = arrays_of(small())
+        owner = arrays[name]
+        arrays[name] = owner.view()
+        arrays[name].setflags(write=False)
+        c = Circuit([Variable("a"), Variable("b")], **arrays)
+        before = owner.tolist()
+        owner[:] = 0
+        assert getattr(c, name).tolist() == before
+
+    def test_plain_lists(self):
+        c = Circuit([Variable("a"), Variable("b")], **{name: a.tolist() for name, a in arrays_of(small()).items()})
+        for name in ARRAYS:
+            assert getattr(c, name).tolist() == getattr(small(), name).tolist()
+            assert getattr(c, name).dtype == getattr(small(), name).dtype
+
     def test_derived_values_are_computed_once(self):
         c = small()
         assert c.scopes is c.scopes
@@ -157,6 +174,29 @@ class TestRefused:
         with pytest.raises(StructureError):
             Circuit([Variable("a"), Variable("b")], **arrays)
 
+    @pytest.mark.parametrize("name", ARRAYS)
+    @pytest.mark.parametrize(
+        "bad", [None, 5, "abc", [None], [[0]], [[0], [0, 1]], ["0"], [1j], [10**400], np.array([{}]), object()]
+    )
+    def test_something_that_is_no_array_of_numbers(self, name, bad):
+        with pytest.raises(StructureError, match=f"{name} must be a list or an array of"):
+            Circuit([Variable("a"), Variable("b")], **{**arrays_of(small()), name: bad})
+
+    @pytest.mark.parametrize(
+        ("name", "value"), [("kind", 256), ("kind", 0.5), ("child", 1 << 32), ("var", np.nan), ("start", 1e300)]
+    )
+    def test_a_number_that_does_not_fit(self, name, value):
+        arrays = arrays_of(small())
+        array = arrays[name].astype(np.float64 if isinstance(value, float) else np.int64)
+        array[0] = value
+        with pytest.raises(StructureError, match=f"{name} must be a list or an array of integers"):
+            Circuit([Variable("a"), Variable("b")], **{**arrays, name: array})
+
+    @pytest.mark.parametrize("variables", [5, None, ["a", "b"], [Variable("a"), None]])
+    def test_variables_that_are_none(self, variables):
+        with pytest.raises(StructureError, match="variables must be a list of Variable"):
+            Circuit(variables, **arrays_of(small()))
+
     def test_no_nodes(self):
         empty = {name: array[:0] for name, array in arrays_of(small()).items()}
         with pytest.raises(StructureError, match="at least one node"):
@@ -175,6 +215,9 @@ class TestRefused:
             (CATEGORICAL, 2, [-1.0, 1.0], "a probability is not in 0 to 1"),
             (BINOMIAL, 4, [4.0, -1.0, -1.0], r"n trials need a variable with n \+ 1 values"),
             (BINOMIAL, 4, [3.0, 0.1, -1.0], "a probability is not in 0 to 1"),
+            (BINOMIAL, 4, [3.0, -1.0, -1.0], r"p and 1 - p do not add up to 1"),
+            (BINOMIAL, 4, [3.0, np.log(0.3), np.log(0.7 + 2e-6)], r"p and 1 - p do not add up to 1"),
+            (BINOMIAL, 4, [3.0, -np.inf, -np.inf], r"p and 1 - p do not add up to 1"),
             (GAUSSIAN, 0, [np.nan, 1.0], "a parameter is not finite"),
             (GAUSSIAN, 0, [0.0, np.inf], "a parameter is not finite"),
             (GAUSSIAN, 0, [0.0, 0.0], "the standard deviation must be positive"),
@@ -186,6 +229,12 @@ class TestRefused:
         parts.leaf(kind, 0, parameters)
         with pytest.raises(StructureError, match=f"node 0 .*over variable 'v'.*{message}"):
             assemble([Variable("v", cardinality)], parts)
+
+    @pytest.mark.parametrize("p", [(-np.inf, 0.0), (0.0, -np.inf), (np.log(0.3), np.log(0.7 + 5e-7))])
+    def test_a_binomial_leaf_that_is_right_or_nearly_so(self, p):
+        parts = Parts.new()
+        parts.leaf(BINOMIAL, 0, [3.0, *p])
+        assert assemble([Variable("v", 4)], parts).num_nodes == 1
 
 
 class TestVariable:
@@ -211,6 +260,8 @@ class TestVariable:
             (0.5, "value 0.5 is not an integer"),
             (float("nan"), "value nan is not an integer"),
             (float("inf"), "value inf is not an integer"),
+            (None, "variable 'colour': None is neither a number nor the name of a state"),
+            (b"red", "neither a number nor the name of a state"),
         ],
     )
     def test_bad_values(self, value, message):

@@ -94,7 +94,7 @@ def test_version_and_help() -> None:
     for flag in ("-h", "--help"):
         run = Run(flag)
         assert run.code == 0
-        for command in ("info", "convert", "marginal", "likelihood", "sample", "solve", "demo"):
+        for command in ("info", "convert", "marginal", "likelihood", "sample", "solve", "plot", "demo"):
             assert command in run.out
             assert Run(command, flag).code == 0
     assert "--instance" in Run("solve", "-h").out
@@ -547,3 +547,143 @@ def test_a_terminal_sees_what_takes_long(tmp_path: Path) -> None:
     assert answer["log_evidence"] == pytest.approx(0, abs=1e-12)
     assert b"Loading" in shown
     assert b"Compiling kernels (first run only) ..." in shown
+
+
+# The iterative method: its options, its trace, its figure, its progress.
+
+
+@pytest.fixture
+def overlapping(tmp_path: Path) -> Path:
+    """Three components that all overlap, so that the iterative solver has something to do."""
+    variables = [mm.Variable(f"v{i}") for i in range(5)]
+    terms = []
+    for shift in range(3):
+        product = mm.bernoulli(variables[0], 0.6 - 0.05 * shift)
+        for i, variable in enumerate(variables[1:], 1):
+            product = product * mm.bernoulli(variable, 0.3 + 0.4 * ((i * (shift + 1)) % 3) / 2)
+        terms.append(product)
+    path = tmp_path / "overlapping.json"
+    mm.save(mm.circuit_of(0.3 * terms[0] + 0.4 * terms[1] + 0.3 * terms[2]), path)
+    return path
+
+
+PLAIN = ("--option", "regroup=false", "--option", "climb=false", "--option", "fix=False")
+
+
+def test_solve_takes_options_of_the_method(overlapping: Path) -> None:
+    answers = [
+        Run("solve", overlapping, "--method", "iterative", *options, "--json").json
+        for options in ((), PLAIN, ("--option", "heuristic=Pruned"), ("--option", " max_edges = 100000 "))
+    ]
+    best = Run("solve", overlapping, "--method", "brute", "--json").json["log_prob"]
+    for answer in answers:
+        assert (answer["status"], answer["method"]) == ("optimal", "iterative")
+        assert answer["log_prob"] == pytest.approx(best)
+    assert Run("solve", overlapping, "-m", "iterative", "--option", "max_edges=1").code == 3
+
+
+@pytest.mark.parametrize(
+    ("arguments", "naming"),
+    [
+        (["regroup"], ["--option 'regroup'", "NAME=VALUE"]),
+        (["=false"], ["NAME=VALUE"]),
+        (["regroup="], ["NAME=VALUE"]),
+        (["regroup=maybe"], ["regroup=maybe", "true or false"]),
+        (["regroup=1"], ["true or false"]),
+        (["max_edges=1.5"], ["max_edges=1.5", "whole number"]),
+        (["max_edges=many"], ["whole number"]),
+        (["max_edges=true"], ["whole number"]),
+        (["heuristic=best"], ["'best'", "'UB' or 'Pruned'"]),
+        (["colour=red"], ["no option 'colour'", "heuristic, regroup"]),
+        (["on_iteration=print"], ["'on_iteration'", "Python only"]),
+        (["fix=true", "fix=false"], ["'fix'", "twice"]),
+    ],
+)
+def test_bad_options_are_refused(arguments: list[str], naming: list[str], overlapping: Path) -> None:
+    options = [word for argument in arguments for word in ("--option", argument)]
+    refused("solve", overlapping, "--method", "iterative", *options, naming=naming)
+
+
+def test_trace_and_plot(overlapping: Path, tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    target = tmp_path / "trace.csv"
+    run = Run("solve", overlapping, "-m", "iterative", *PLAIN, "--trace", target)
+    assert run.code == 0
+    assert run.err == ""
+    header, *rows = target.read_text().splitlines()
+    assert header.split(",")[0] == "iteration"
+    assert "split_upper" in header.split(",")
+    assert [row.split(",")[0] for row in rows] == [str(i + 1) for i in range(len(rows))]
+    assert len(rows) >= 2
+
+    run = Run("plot", target, "-o", tmp_path / "figure.svg")
+    assert run.code == 0
+    assert run.out == f"wrote {tmp_path / 'figure.svg'}: {len(rows)} iterations\n"
+    assert (tmp_path / "figure.svg").read_text().startswith("<?xml")
+    answer = Run("plot", target, "--output", tmp_path / "figure.png", "--json").json
+    assert answer == {"trace": str(target), "output": str(tmp_path / "figure.png"), "iterations": len(rows)}
+    assert (tmp_path / "figure.png").read_bytes().startswith(b"\x89PNG")
+
+    refused("plot", target, "-o", tmp_path / "figure.gif", naming=["figure.gif", "'.gif'", ".png, .svg, .pdf"])
+    refused("plot", tmp_path / "none.csv", "-o", tmp_path / "figure.png", naming=["none.csv", "no such file"])
+    refused("plot", overlapping, "-o", tmp_path / "figure.png", naming=["not a trace"])
+    assert Run("plot", target).code == 2
+
+
+def test_a_stopped_solver_writes_its_trace_too(overlapping: Path, tmp_path: Path) -> None:
+    for compressed in ("trace.csv", "trace.csv.gz"):
+        run = Run("solve", overlapping, "-m", "iterative", "--option", "max_edges=1", "--trace", tmp_path / compressed)
+        assert run.code == 3
+        assert "stopped (memory limit)" in run.out
+        assert (tmp_path / compressed).exists()
+
+
+def test_trace_needs_a_method_with_iterations(overlapping: Path, tmp_path: Path) -> None:
+    for method in ("brute", "magic"):
+        refused("solve", overlapping, "-m", method, "--trace", tmp_path / "t.csv", naming=[repr(method), "iterative"])
+    assert not (tmp_path / "t.csv").exists()
+
+
+def test_verbose_tells_sizes_and_not_the_whole_trace(overlapping: Path) -> None:
+    run = Run("solve", overlapping, "-m", "iterative", "-v")
+    assert run.code == 0
+    assert "peak_edges: " in run.err
+    assert "iterations: " in run.err
+    assert "Snapshot" not in run.err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals there")
+def test_a_terminal_sees_the_bounds_close(overlapping: Path) -> None:
+    import pty
+    import threading
+
+    parent, child = pty.openpty()
+    command = [sys.executable, "-m", "margmap", "solve", str(overlapping), "-m", "iterative", *PLAIN, "--json"]
+    shown: list[bytes] = []
+
+    def listen() -> None:
+        while True:
+            try:
+                part = os.read(parent, 65536)
+            except OSError:
+                return
+            if not part:
+                return
+            shown.append(part)
+
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=child, env={**os.environ, "TERM": "xterm"}
+    ) as running:
+        os.close(child)
+        listener = threading.Thread(target=listen)
+        listener.start()
+        assert running.stdout is not None
+        answer = json.loads(running.stdout.read())
+        assert running.wait(timeout=60) == 0
+        listener.join(timeout=60)
+    os.close(parent)
+    assert answer["status"] == "optimal"
+    text = b"".join(shown).decode()
+    assert "Solving ..." in text
+    assert "<= log p <=" in text
+    assert " edges" in text

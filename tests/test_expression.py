@@ -2,6 +2,7 @@
 
 import doctest
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -72,7 +73,12 @@ def test_a_shared_expression_is_a_shared_node():
         (0 * A[1] + 0.25 * A[1], 0.25),
         (np.float64(0.5) * A[1], 0.5),
         (A[1] * np.float64(0.5), 0.5),
-        (True * A[1], 1.0),
+        *((scalar(0.5) * A[1], 0.5) for scalar in (np.float16, np.float32, np.longdouble, Fraction)),
+        *((A[1] * scalar(0.5), 0.5) for scalar in (np.float16, np.float32, np.longdouble, Fraction)),
+        *((scalar(2) * A[1] + A[0], 2.0) for scalar in (np.int8, np.int64, np.uint8)),
+        *((A[1] * scalar(2) + A[0], 2.0) for scalar in (np.int8, np.int64, np.uint8)),
+        (np.float32(0.5) * (A[1] * B[1]) * np.int64(3), 1.5),
+        (np.float32(0.5) * (0.5 * A[1] + 0.5 * A[0]), 0.25),
     ],
 )
 def test_weights_multiply_through(formula, value):
@@ -134,9 +140,25 @@ def test_bad_weights(weight):
         weight * A[0]
 
 
-def test_weights_that_overflow_together():
-    with pytest.raises(StructureError, match="infinite"):
-        circuit_of(1e200 * (1e200 * A[0]))
+@pytest.mark.parametrize("weight", [1e-200, 1e200])
+def test_weights_beyond_the_range_of_floats_together(weight):
+    expected = pytest.approx(2 * math.log(weight), rel=1e-15)
+    assert circuit_of(weight * (weight * A[0])).log_weight.tolist() == [expected]
+    assert circuit_of((weight * A[0]) * (weight * B[0])).log_weight.tolist()[-1] == expected
+    assert circuit_of(weight * (A[0] * weight) + A[1]).log_weight.tolist() == [expected, 0]
+
+
+@pytest.mark.parametrize("weight", [True, False, np.True_, np.array([0.5]), np.array([1, 2]), 1j, np.complex64(1)])
+def test_weights_that_are_no_real_numbers(weight):
+    for multiply in (lambda: weight * A[0], lambda: A[0] * weight):
+        with pytest.raises(TypeError, match="can be multiplied with a number or a circuit, not with"):
+            multiply()
+
+
+@pytest.mark.parametrize("other", [5, 0.5, None, "a", A, [A[0]], running_example()])
+def test_a_circuit_of_something_else(other):
+    with pytest.raises(StructureError, match=r"circuit_of takes an expression such as .*, not "):
+        circuit_of(other)
 
 
 @pytest.mark.parametrize("p", [-0.1, 1.1, math.nan])
@@ -167,10 +189,11 @@ def test_leaves_that_do_not_fit_their_variable():
         circuit_of(gaussian(A, 0, 1))
 
 
-@pytest.mark.parametrize("other", [1, 0.5, "x", None])
+@pytest.mark.parametrize("other", [1, 0.5, "x", None, np.float64(1), np.int64(2), np.array([1, 2])])
 def test_adding_something_else(other):
-    with pytest.raises(TypeError, match="constant cannot be added"):
-        A[0] + other
+    for add in (lambda: A[0] + other, lambda: other + A[0]):
+        with pytest.raises(TypeError, match="constant cannot be added"):
+            add()
 
 
 @pytest.mark.parametrize("other", ["x", None, [1]])

@@ -22,7 +22,7 @@ from margmap import (
     posteriors,
     sample,
 )
-from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, Parts, assemble
+from margmap.circuit import BERNOULLI, BINOMIAL, CATEGORICAL, INDICATOR, Parts, assemble
 from margmap.evaluate import ROWS_AT_ONCE
 
 A, B, G = Variable("a"), Variable("b", 3), Variable("g", 0)
@@ -170,12 +170,47 @@ class TestTinyNumbers:
         expected = math.log(weight) + math.log(1e-250)
         assert log_likelihood(c, [[1]]) == pytest.approx([expected], rel=1e-12)
 
-    @pytest.mark.xfail(strict=True, reason="leaf tables hold probabilities, not their logs")
-    def test_a_leaf_probability_below_the_smallest_float(self):
+    @pytest.mark.parametrize("low", [-700.0, -744.0, -800.0, -1e6])
+    def test_a_leaf_probability_below_the_smallest_float(self, low):
         parts = Parts.new()
-        parts.leaf(CATEGORICAL, 0, [0.0, -800.0])
-        c = assemble([A], parts)
-        assert log_likelihood(c, [[1], [0]]) == pytest.approx([-800, 0], abs=1e-12)
+        parts.leaf(CATEGORICAL, 0, [0.0, low, -math.inf])
+        c = assemble([B], parts)
+        assert log_likelihood(c, [[1], [0], [-1], [2]]) == pytest.approx([low, 0, 0, -math.inf], abs=1e-12)
+        assert log_marginal(c, {"b": 1}) == pytest.approx(low)
+        assert sample(c, 2, {"b": 1}).tolist() == [[1], [1]]
+
+    def test_a_leaf_with_nothing_but_tiny_probabilities(self):
+        parts = Parts.new()
+        leaf = parts.leaf(CATEGORICAL, 0, [-900.0, -901.0, -2000.0])
+        parts.sum([leaf, parts.leaf(INDICATOR, 0, [2.0])], [0.0, -2000.0])
+        c = assemble([B], parts)
+        assert log_marginal(c) == pytest.approx(-900 + math.log1p(math.exp(-1)), rel=1e-14)
+        assert log_likelihood(c, [[0], [1], [2]]) == pytest.approx([-900, -901, -2000 + math.log(2)], rel=1e-14)
+        assert posteriors(c)["b"] == pytest.approx(np.array([math.e, 1, 0]) / (1 + math.e))
+        assert np.bincount(sample(c, 1000, seed=0)[:, 0]) == pytest.approx([731, 269], abs=60)
+
+    def test_binomial_with_values_below_the_smallest_float(self):
+        parts = Parts.new()
+        parts.leaf(BINOMIAL, 0, [1000.0, math.log(1e-4), math.log1p(-1e-4)])
+        c = assemble([Variable("n", 1001)], parts)
+        assert log_likelihood(c, [[1000], [999]]) == pytest.approx(
+            [1000 * math.log(1e-4), 999 * math.log(1e-4) + math.log(1000) + math.log1p(-1e-4)], rel=1e-12
+        )
+
+    def test_tiny_leaf_values_in_a_mixture(self):
+        """Evidence possible only through leaf values that floats do not hold: their ratio decides."""
+        a, b = Variable("a"), Variable("b")
+        parts = Parts.new()
+        components = []
+        for x, low in ((0, -800.0), (1, -801.0)):
+            leaf = parts.leaf(CATEGORICAL, 1, [0.0, low])
+            components.append(parts.product([parts.leaf(INDICATOR, 0, [float(x)]), leaf]))
+        parts.sum(components, [math.log(0.5), math.log(0.5)])
+        c = assemble([a, b], parts)
+        expected = np.array([math.e, 1]) / (1 + math.e)
+        assert posteriors(c, {"b": 1})["a"] == pytest.approx(expected)
+        assert log_marginal(c, {"b": 1}) == pytest.approx(math.log(0.5) - 801 + math.log1p(math.e), rel=1e-14)
+        assert log_likelihood(c, [[0, 1], [-1, 0]]) == pytest.approx([math.log(0.5) - 800, 0], abs=1e-11)
 
     def test_a_value_far_from_a_gaussian(self):
         c = circuit_of(0.5 * A[1] * gaussian(G, 0, 1) + 0.5 * A[0] * gaussian(G, 1, 1), [A, G])
@@ -244,6 +279,15 @@ class TestPosteriors:
         for i, numbers in expected.items():
             tolerance = 1e-9 if c.variables[i].cardinality else 1e-6
             assert found[c.variables[i].name] == pytest.approx(numbers, rel=tolerance, abs=tolerance)
+
+    @pytest.mark.parametrize("mean", [0.0, 1e6, -1e9, 1e12])
+    def test_the_deviation_of_a_continuous_variable_far_from_zero(self, mean):
+        c = circuit_of(0.3 * A[0] * gaussian(G, mean, 0.5) + 0.7 * A[1] * gaussian(G, mean + 2, 0.25), [A, G])
+        expected = math.sqrt(0.3 * 0.25 + 0.7 * 0.0625 + 0.21 * 4)
+        found = posteriors(c)["g"]
+        assert found[0] - mean == pytest.approx(1.4, abs=1e-3)
+        assert found[1] == pytest.approx(expected, rel=1e-9)
+        assert posteriors(c, {"a": 1})["g"] == pytest.approx([mean + 2, 0.25], rel=1e-15)
 
     def test_unmentioned_variables_are_left_out(self):
         assert list(posteriors(circuit_of(bernoulli(A, 0.5), [B, A]))) == ["a"]
@@ -327,11 +371,26 @@ class TestRefused:
             ({"X1": 2}, "variable 'X1': value 2 is out of range 0 to 1"),
             ({"X1": "up"}, "variable 'X1' has no state 'up': it has no state names"),
             ({"X1": 0.5}, "is not an integer"),
+            ({"X1": None}, "variable 'X1': None is neither a number nor the name of a state"),
+            ({"X1": [1]}, r"variable 'X1': \[1\] is neither"),
+            ({"X1": 1j}, "variable 'X1': 1j is neither"),
+            ({"X1": np.array([1])}, r"variable 'X1': array\(\[1\]\) is neither"),
         ],
     )
     def test_bad_evidence(self, ask, evidence, message):
         with pytest.raises(QueryError, match=message):
             ask(running_example(), evidence)
+
+    @pytest.mark.parametrize("value", [None, [1.0], 1j, 10**400])
+    def test_bad_evidence_of_a_continuous_variable(self, value):
+        with pytest.raises(QueryError, match="variable 'g'"):
+            log_marginal(circuit_of(gaussian(G, 0, 1)), {"g": value})
+
+    @pytest.mark.parametrize("ask", [log_marginal, posteriors, lambda c, e: log_conditional(c, e)])
+    def test_a_variable_observed_under_two_names(self, ask):
+        c = circuit_of(bernoulli(Variable(3), 0.5) * bernoulli(A, 0.5))
+        with pytest.raises(QueryError, match="variable 3 is observed twice"):
+            ask(c, {3: 1, "a": 0, "3": 0})
 
     def test_target_and_evidence_overlap(self):
         with pytest.raises(QueryError, match="variable 'X1' is both asked for and observed"):
@@ -349,9 +408,11 @@ class TestRefused:
 
     @pytest.mark.parametrize("bad", [2, -2, 0.5, np.inf, -np.inf, 1e300])
     def test_bad_entries_are_named(self, bad):
-        with pytest.raises(QueryError, match=r"row 1, variable 'X2': .* is not a value from 0 to 1"):
+        with pytest.raises(
+            QueryError, match=r"row index 1 \(counted from 0\), variable 'X2': .* is not a value from 0 to 1"
+        ):
             log_likelihood(running_example(), [[0, 1, 1], [0, bad, 1]])
 
     def test_infinite_entry_of_a_continuous_variable(self):
-        with pytest.raises(QueryError, match="row 2, variable 'g': -inf is not finite"):
+        with pytest.raises(QueryError, match=r"row index 2 \(counted from 0\), variable 'g': -inf is not finite"):
             log_likelihood(circuit_of(gaussian(G, 0, 1)), [[0.0], [np.nan], [-np.inf]])

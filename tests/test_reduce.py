@@ -10,7 +10,7 @@ from hypothesis import given, settings
 import naive
 from circuits import SORTS, columns, fixed, instances, random_circuit, random_instance, running_example
 from margmap import ImpossibleEvidenceError, QueryError, Variable, bernoulli, circuit_of, gaussian
-from margmap.circuit import BERNOULLI, INDICATOR, PRODUCT, SUM, Parts, assemble
+from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, PRODUCT, SUM, Parts, assemble
 from margmap.reduce import reduce
 
 A, B, G = Variable("a"), Variable("b", 3), Variable("g", 0)
@@ -176,6 +176,25 @@ def test_what_is_dropped_is_accounted_for():
     assert math.exp(-800) * 0.8 <= r.dropped < 1e-290
     assert r.dropped > 0
     assert reduce(tiny(-600.0), ["a", "b"]).dropped == 0
+
+
+@pytest.mark.parametrize("low", [-720.0, -800.0, -1e5])
+def test_leaf_values_too_small_to_keep_are_accounted_for(low):
+    """The value is dropped where it is asked for, and not lost where it is evidence."""
+    parts = Parts.new()
+    b = parts.leaf(CATEGORICAL, 1, [0.0, low, -math.inf])
+    parts.product([parts.leaf(BERNOULLI, 0, [math.log(0.3), math.log(0.7)]), b])
+    c = assemble([Variable("a"), Variable("b", 3)], parts)
+    r = reduce(c, ["a", "b"])
+    assert flat_values(r.flat, [(0, 0), (0, 1), (0, 2)])[-1] == pytest.approx([0.7, 0, 0])
+    assert 0 < r.dropped < 1e-290
+    assert r.dropped >= math.exp(low)
+    assert reduce(c, ["a"]).dropped == 0
+    r = reduce(c, ["a"], {"b": 1})
+    assert r.log_scale == pytest.approx(low, rel=1e-14)
+    assert flat_values(r.flat, [(0,), (1,)])[-1] == pytest.approx([0.7, 0.3])
+    with pytest.raises(ImpossibleEvidenceError):
+        reduce(c, ["a"], {"b": 2})
 
 
 def test_evidence_below_the_smallest_float():

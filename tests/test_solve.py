@@ -26,9 +26,9 @@ from margmap import (
     log_marginal,
     marginal_map,
 )
-from margmap.circuit import BERNOULLI, INDICATOR, Parts, assemble
+from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, Parts, assemble
 from margmap.solve import METHODS
-from margmap.solve.result import Limits, Result, Status
+from margmap.solve.result import Limits, Result, Status, Stopped
 
 KEYS = {"status", "state", "log_prob", "log_conditional", "log_upper", "gap", "method", "seconds"}
 A, B, G = Variable("a"), Variable("b", 3), Variable("g", 0)
@@ -260,6 +260,80 @@ def test_time_limit_stops_enumeration():
 
 
 @every_method
+@pytest.mark.parametrize("stop", ["time_limit", "interrupted"])
+def test_stopped_early_the_state_is_possible(method, stop, monkeypatch):
+    """The first half of all states, in the order of enumeration, has probability 0."""
+    if stop == "interrupted":
+        monkeypatch.setattr(Limits, "check", interrupted)
+    rest = [Variable(i) for i in range(19)]
+    c = circuit_of(math.prod((bernoulli(v, 0.3) for v in rest), start=A[1]), [A, *rest])
+    r = marginal_map(c, None, method=method, time_limit=1e-6 if stop == "time_limit" else None)
+    assert r.status in ("optimal", stop)
+    assert r.state["a"] == 1
+    assert -math.inf < r.log_prob <= r.log_upper
+    assert r.log_upper >= 19 * math.log(0.7)
+
+
+def interrupted(_limits):
+    raise Stopped("interrupted")
+
+
+def far_below_its_bound(mixture):
+    """2500 variables, each with the same mixture of overlapping parts: (weight, probabilities of three values).
+
+    Each halves a state's value relative to its bound, or worse, so that the relative value is far below any float.
+    """
+    parts = Parts.new()
+    mixtures = []
+    for i in range(2500):
+        leaves = [parts.leaf(CATEGORICAL, i, [math.log(p) if p else -math.inf for p in ps]) for _, ps in mixture]
+        mixtures.append(parts.sum(leaves, [math.log(w) for w, _ in mixture]))
+    parts.product(mixtures)
+    return assemble([Variable(i, 3) for i in range(2500)], parts)
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [(m, {}) for m in METHODS if m != "brute"] + [("iterative", {"climb": False}), ("iterative", {"regroup": False})],
+)
+@pytest.mark.parametrize("p", [0.1, 0.45])
+def test_a_state_whose_value_underflows_is_kept(method, options, p, monkeypatch):
+    monkeypatch.setattr(Limits, "check", interrupted)
+    c = far_below_its_bound([(0.5, (0, p, 1 - p)), (0.5, (0, 1 - p, p))])
+    assert marginal_map(c, None, method=method, **options).log_prob > -math.inf
+
+
+WRONG = pytest.mark.xfail(strict=True, reason="a sweep whose values all underflow reports an upper bound of nothing")
+
+
+@pytest.mark.parametrize(
+    "method", [pytest.param("auto", marks=WRONG), pytest.param("frontier", marks=WRONG), "branch", "iterative"]
+)
+def test_what_underflows_is_not_taken_for_proven(method):
+    """The state with the heaviest part everywhere is not the best one: two parts agree on another value."""
+    c = far_below_its_bound([(0.34, (0.98, 0.01, 0.01)), (0.33, (0, 0.6, 0.4)), (0.33, (0.001, 0.599, 0.4))])
+    best = 2500 * math.log(0.34 * 0.01 + 0.33 * 0.6 + 0.33 * 0.599)
+    r = marginal_map(c, None, method=method, time_limit=1)
+    assert r.log_upper >= best
+    assert r.status != "optimal" or r.log_prob == pytest.approx(best, rel=1e-12)
+
+
+@every_method
+def test_a_leaf_value_below_the_smallest_float(method):
+    parts = Parts.new()
+    b = [parts.leaf(CATEGORICAL, 1, [0.0, low]) for low in (-800.0, -799.0)]
+    leaves = [parts.leaf(INDICATOR, 0, [float(x)]) for x in range(2)]
+    parts.sum([parts.product(list(pair)) for pair in zip(leaves, b, strict=True)], [math.log(0.6), math.log(0.4)])
+    c = assemble([Variable("a"), Variable("b")], parts)
+    r = marginal_map(c, ["a"], {"b": 1}, method=method)
+    assert (r.status, r.state) == ("optimal", {"a": 1})
+    assert r.log_prob == pytest.approx(math.log(0.4) - 799, rel=1e-14)
+    r = marginal_map(c, ["a", "b"], method=method)
+    assert (r.status, r.state) == ("optimal", {"a": 0, "b": 0})
+    assert r.log_upper >= math.log(0.6)
+
+
+@every_method
 def test_a_wider_gap_is_enough_if_asked_for(method):
     for seed in range(20):
         rng = np.random.default_rng(seed)
@@ -335,6 +409,7 @@ class TestRefused:
             (["X1"], {"X2": 5}, "variable 'X2': value 5 is out of range 0 to 1"),
             (["X1"], {"X2": "on"}, "variable 'X2' has no state 'on'"),
             ("X1", {}, r"query='X1': give a list of variables"),
+            (["X1"], {"X2": None}, "variable 'X2': None is neither a number nor the name of a state"),
         ],
     )
     def test_bad_question(self, method, query, evidence, message):
@@ -355,12 +430,12 @@ class TestRefused:
         with pytest.raises(ImpossibleEvidenceError):
             marginal_map(circuit_of(0 * A[0] + 0 * A[1]), ["a"], method=method)
 
-    @pytest.mark.parametrize("time_limit", [0, -1, math.nan])
+    @pytest.mark.parametrize("time_limit", [0, -1, math.nan, "5", [1], True, 1j])
     def test_bad_time_limit(self, method, time_limit):
         with pytest.raises(QueryError, match=r"time_limit=.*positive number of seconds"):
             marginal_map(running_example(), ["X1"], method=method, time_limit=time_limit)
 
-    @pytest.mark.parametrize("gap", [-1, math.nan])
+    @pytest.mark.parametrize("gap", [-1, math.nan, "0.1", None, True, 1j])
     def test_bad_gap(self, method, gap):
         with pytest.raises(QueryError, match=r"gap=.*at least 0"):
             marginal_map(running_example(), ["X1"], method=method, gap=gap)

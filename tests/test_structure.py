@@ -24,6 +24,7 @@ from margmap import (
     posteriors,
     sample,
     smooth,
+    structure,
 )
 from margmap.circuit import INDICATOR, PRODUCT, SUM, Parts, assemble
 from margmap.structure import leaf_tables, log_totals
@@ -113,6 +114,15 @@ class TestProperties:
         p = check(circuit_of(0.5 * bernoulli(A, 0.5) + 0.5 * A[1]))
         assert not p.deterministic
         assert "determinism is not shown: at node 2 (sum) no variable tells some two children apart" in p.reasons
+
+    @pytest.mark.parametrize("budget", [1, 100])
+    def test_a_determinism_test_that_gives_up_names_no_node(self, budget, monkeypatch):
+        """With the smaller budget it does not begin, with the larger one it stops between two pairs."""
+        monkeypatch.setattr(structure, "DETERMINISM_BUDGET", budget)
+        v = Variable("v", 20)
+        p = check(circuit_of(sum(0.05 * v[x] for x in range(20))))
+        assert not p.deterministic
+        assert p.reasons == ("determinism is not shown: there are too many pairs of children to compare",)
 
     @pytest.mark.parametrize("wide", [2, 64, 100])
     @pytest.mark.parametrize("before", [0, 31, 32, 70])

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
+from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar, cast
 
 import numba
@@ -13,8 +16,73 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def kernel(function: F) -> F:
-    """Compile ``function`` on first use and keep the machine code beside the source (or in numba's user cache)."""
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    """Compile ``function`` on first use and keep the machine code beside the source (or in numba's user cache).
+
+    Numba trusts what it kept as long as the function's own file is the same, although the machine code has that of
+    other files in it. Its stamp of the file is replaced by one of all that went in.
+    """
+    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    try:
+        index = compiled._cache._cache_file
+        index._source_stamp = _Stamp(index._source_stamp, cast(FunctionType, function))
+    except AttributeError:  # another numba, or none at all (NUMBA_DISABLE_JIT): its own stamp must do
+        pass
+    return cast(F, compiled)
+
+
+class _Stamp:
+    """Equal to what a kernel's stamp was saved as if the kernel, and all that it uses, are as they were then.
+
+    Worked out when first compared or saved, because a kernel may call one that is defined after it.
+    """
+
+    def __init__(self, own: object, function: FunctionType) -> None:
+        self._own, self._function = own, function
+
+    def __eq__(self, other: object) -> bool:
+        return self._digest == (other._digest if isinstance(other, _Stamp) else other)
+
+    __hash__ = None  # type: ignore[assignment]  # as long as its value is not known
+
+    def __reduce__(self) -> tuple[type[str], tuple[str]]:
+        return str, (self._digest,)
+
+    @cached_property
+    def _digest(self) -> str:
+        inputs, seen, todo = set(), {self._function}, [self]
+        while todo:
+            stamp = todo.pop()
+            function = stamp._function
+            inputs.add((function.__module__, function.__qualname__, repr(stamp._own)))
+            for name, value in stamp._globals():
+                if isinstance(value, int | float | str):
+                    inputs.add((function.__module__, name, repr(value)))
+                elif isinstance(value, type) and hasattr(value, "_fields"):
+                    inputs.add((function.__module__, name, repr(value._fields)))
+                elif (called := _stamp_of(value)) and called._function not in seen:
+                    seen.add(called._function)
+                    todo.append(called)
+        return hashlib.sha256(repr(sorted(inputs)).encode()).hexdigest()
+
+    def _globals(self) -> Iterator[tuple[str, Any]]:
+        """Every global that the function mentions, as a name, as a module's name, or as the type of an argument."""
+        names = {str(hint) for hint in self._function.__annotations__.values()}
+        codes = [self._function.__code__]
+        while codes:
+            code = codes.pop()
+            names.update(code.co_names)
+            codes.extend(inner for inner in code.co_consts if isinstance(inner, CodeType))
+        known = self._function.__globals__
+        places = [known, *(vars(known[name]) for name in names if isinstance(known.get(name), ModuleType))]
+        for place in places:
+            for name in names & place.keys():
+                yield name, place[name]
+
+
+def _stamp_of(value: object) -> _Stamp | None:
+    cache = getattr(value, "_cache", None)
+    stamp = getattr(getattr(cache, "_cache_file", None), "_source_stamp", None)
+    return stamp if isinstance(stamp, _Stamp) else None
 
 
 class _CompileListener(event.Listener):

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeGuard, TypeVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from margmap._jit import kernel
 from margmap.errors import QueryError, StructureError
@@ -81,6 +81,8 @@ class Variable:
             except ValueError:
                 known = f"its states are {', '.join(self.states)}" if self.states else "it has no state names"
                 raise QueryError(f"variable {self.name!r} has no state {value!r}: {known}") from None
+        if not _is_number(value):
+            raise QueryError(f"variable {self.name!r}: {_shortened(value)} is neither a number nor the name of a state")
         if isinstance(value, float | np.floating) and not float(value).is_integer():
             raise QueryError(f"variable {self.name!r}: value {value!r} is not an integer")
         number = int(value)
@@ -110,22 +112,22 @@ class Circuit:
     def __init__(
         self,
         variables: Iterable[Variable],
-        kind: KindArray,
-        start: LongArray,
-        child: IntArray,
-        log_weight: FloatArray,
-        var: IntArray,
-        param_start: LongArray,
-        param: FloatArray,
+        kind: ArrayLike,
+        start: ArrayLike,
+        child: ArrayLike,
+        log_weight: ArrayLike,
+        var: ArrayLike,
+        param_start: ArrayLike,
+        param: ArrayLike,
     ) -> None:
-        self.variables = tuple(variables)
-        self.kind = _frozen(kind, np.int8)
-        self.start = _frozen(start, np.int64)
-        self.child = _frozen(child, np.int32)
-        self.log_weight = _frozen(log_weight, np.float64)
-        self.var = _frozen(var, np.int32)
-        self.param_start = _frozen(param_start, np.int64)
-        self.param = _frozen(param, np.float64)
+        self.variables = _variables(variables)
+        self.kind = _frozen("kind", kind, np.int8)
+        self.start = _frozen("start", start, np.int64)
+        self.child = _frozen("child", child, np.int32)
+        self.log_weight = _frozen("log_weight", log_weight, np.float64)
+        self.var = _frozen("var", var, np.int32)
+        self.param_start = _frozen("param_start", param_start, np.int64)
+        self.param = _frozen("param", param, np.float64)
         _validate(self)
 
     def __repr__(self) -> str:
@@ -164,7 +166,7 @@ class Circuit:
     def index(self, name: Name) -> int:
         """The column of the variable called ``name``; ``"3"`` finds a variable named 3 unless one is named "3"."""
         key = int(name) if isinstance(name, np.integer) else name
-        found = self._position.get(key) if isinstance(key, int | str) else None
+        found = self._position.get(key) if isinstance(key, (int, str)) else None
         if found is None:
             raise QueryError(f"unknown variable {name!r}: {_known_names(self.names)}")
         return found
@@ -172,7 +174,7 @@ class Circuit:
     @cached_property
     def cardinality(self) -> IntArray:
         """The number of values of each variable; 0 where it is continuous."""
-        return _frozen(np.array([v.cardinality for v in self.variables]), np.int32)
+        return _frozen("cardinality", [v.cardinality for v in self.variables], np.int32)
 
     @cached_property
     def mentioned(self) -> frozenset[int]:
@@ -211,9 +213,13 @@ class Circuit:
         """One row of codes (cardinality where nothing is observed) and one of real values (NaN likewise)."""
         codes = self.cardinality.copy()
         reals = np.full(len(self.variables), np.nan)
+        seen: set[int] = set()
         for name, value in evidence.items():
             column = self.index(name)
             variable = self.variables[column]
+            if column in seen:
+                raise QueryError(f"variable {variable.name!r} is observed twice, under its name and the name as text")
+            seen.add(column)
             if variable.continuous:
                 reals[column] = _real(variable, value)
             else:
@@ -286,17 +292,51 @@ def assemble(variables: Iterable[Variable], parts: Parts, root: int | None = Non
     return Circuit(variables, kind, start, child, weight, var, param_start, param)
 
 
-def _frozen(array: NDArray[Any], dtype: type[S]) -> NDArray[S]:
-    result = np.array(array, dtype=dtype, order="C", copy=array.flags.writeable or None)
+def _variables(given: Iterable[Variable]) -> tuple[Variable, ...]:
+    try:
+        variables = tuple(given)
+    except TypeError:
+        variables = None
+    if variables is None or not all(isinstance(v, Variable) for v in variables):
+        raise StructureError(f"variables must be a list of Variable, not {_shortened(given)}")
+    return variables
+
+
+def _frozen(name: str, given: ArrayLike, dtype: type[S]) -> NDArray[S]:
+    """A read-only copy in the right type, with the same numbers in it."""
+    whole = issubclass(dtype, np.integer)
+    try:
+        array = np.asarray(given)
+    except (TypeError, ValueError):  # lists of different lengths
+        array = np.zeros((), dtype=np.object_)
+    fits = array.ndim == 1 and array.dtype.kind in "biuf"
+    if fits:
+        with np.errstate(invalid="ignore", over="ignore"):
+            result = np.array(array, dtype=dtype, order="C")
+        fits = not whole or array.dtype == dtype or bool((result == array).all())
+    if not fits:
+        what = "integers that fit its type" if whole else "numbers"
+        raise StructureError(f"{name} must be a list or an array of {what}, not {_shortened(given)}")
     result.setflags(write=False)
     return result
 
 
+def _shortened(value: object, most: int = 60) -> str:
+    text = repr(value)
+    return text if len(text) <= most else f"{text[:most]}..."
+
+
+def _is_number(value: object) -> TypeGuard[int | float]:
+    return isinstance(value, int | float | np.integer | np.floating | np.bool_)
+
+
 def _real(variable: Variable, value: Value) -> float:
     try:
-        number = float(value)
-    except ValueError:
-        raise QueryError(f"variable {variable.name!r} is continuous: {value!r} is not a number") from None
+        number = float(value) if isinstance(value, str) or _is_number(value) else None
+    except (ValueError, OverflowError):
+        number = None
+    if number is None:
+        raise QueryError(f"variable {variable.name!r} is continuous: {_shortened(value)} is not a number")
     if not np.isfinite(number):
         raise QueryError(f"variable {variable.name!r}: evidence {value!r} is not finite")
     return number
@@ -370,8 +410,10 @@ def _validate(c: Circuit) -> None:
         nodes = np.zeros(n, dtype=np.bool_)
         nodes[who[bad]] = True
         refuse(nodes, why)
-    deviation = np.append(c.param, (0.0, 0.0))[c.param_start[:-1] + 1]
-    refuse((c.kind == GAUSSIAN) & ~(deviation > 0), "the standard deviation must be positive")
+    second, third = (np.append(c.param, (0.0, 0.0, 0.0))[c.param_start[:-1] + i] for i in (1, 2))
+    chances = np.exp(np.where(c.kind == BINOMIAL, (second, third), -np.inf)).sum(axis=0)
+    refuse((c.kind == BINOMIAL) & ~(np.abs(chances - 1) <= 1e-6), "p and 1 - p do not add up to 1")
+    refuse((c.kind == GAUSSIAN) & ~(second > 0), "the standard deviation must be positive")
 
 
 @kernel

@@ -20,13 +20,15 @@ from margmap.structure import leaf_tables
 
 ROWS_AT_ONCE = 32
 TINY = 1e-150
+LOWEST_LOG = -600.0
 
 
 class Scaled(NamedTuple):
     """Flat arrays of a circuit in relative numbers, as kernels take them.
 
     The slice ``table_start[n]`` to ``table_start[n + 1]`` of ``table`` has, for a discrete leaf, one entry a value and
-    then their sum; for a Gaussian its mean, deviation, and the relative total mass.
+    then their sum; for a Gaussian its mean, deviation, and the relative total mass. ``log_table`` has the logs for the
+    discrete leaves, also of what is too small for ``table``.
     """
 
     kind: KindArray
@@ -37,6 +39,7 @@ class Scaled(NamedTuple):
     var: IntArray
     table_start: LongArray
     table: FloatArray
+    log_table: FloatArray
     log_total: float
     #: How far any computed root value, conditioned and rescaled or not, can be from the exact one, relatively.
     rounding: float
@@ -45,7 +48,7 @@ class Scaled(NamedTuple):
 def scale(circuit: Circuit) -> Scaled:
     """The circuit in relative numbers; :attr:`Circuit.scaled` keeps it."""
     log_start, log_table = leaf_tables(circuit)
-    start, table, log_weight, log_total, operations = _scale(
+    start, table, relative_log_table, log_weight, log_total, operations = _scale(
         circuit.kind,
         circuit.start,
         circuit.child,
@@ -64,6 +67,7 @@ def scale(circuit: Circuit) -> Scaled:
         circuit.var,
         start,
         table,
+        relative_log_table,
         float(log_total),
         4 * np.finfo(np.float64).eps * float(operations),
     )
@@ -79,7 +83,7 @@ def _scale(
     param: FloatArray,
     log_start: LongArray,
     log_table: FloatArray,
-) -> tuple[LongArray, FloatArray, FloatArray, float, float]:
+) -> tuple[LongArray, FloatArray, FloatArray, FloatArray, float, float]:
     """Bounds, relative weights and leaf tables; and a count of roundings on the worst way to the root.
 
     A product's value gathers the roundings of all its children, a sum's those of the worst child. The bounds themselves
@@ -94,6 +98,7 @@ def _scale(
         size = 3 if kind[i] == GAUSSIAN else log_start[i + 1] - log_start[i] + 1 if kind[i] < GAUSSIAN else 0
         table_start[i + 1] = table_start[i] + size
     table = np.zeros(table_start[n])
+    relative_log_table = np.zeros(table_start[n])
     for i in range(n):
         t = table_start[i]
         if kind[i] == GAUSSIAN:
@@ -104,15 +109,22 @@ def _scale(
             table[t + 2] = np.exp(-bound[i])
             operations[i] = 8.0 + abs(bound[i])
         elif kind[i] < GAUSSIAN:
+            top = -np.inf
+            for x in range(log_start[i], log_start[i + 1]):
+                top = max(top, log_table[x])
+            shift = top if -np.inf < top < LOWEST_LOG else 0.0  # a shift costs digits, so only where it must be
             mass = 0.0
             for x in range(log_start[i], log_start[i + 1]):
-                mass += np.exp(log_table[x])
-            bound[i] = np.log(mass)
+                mass += np.exp(log_table[x] - shift)
+            bound[i] = np.log(mass) + shift
             total = 0.0
             for x in range(log_start[i + 1] - log_start[i]):
-                table[t + x] = np.exp(log_table[log_start[i] + x]) / mass if mass > 0 else 0.0
+                log_value = log_table[log_start[i] + x]
+                table[t + x] = np.exp(log_value - shift) / mass if mass > 0 else 0.0
+                relative_log_table[t + x] = log_value - bound[i] if mass > 0 else -np.inf
                 total += table[t + x]
             table[table_start[i + 1] - 1] = total
+            relative_log_table[table_start[i + 1] - 1] = np.log(total)
             operations[i] = 4.0 + log_start[i + 1] - log_start[i] + (abs(bound[i]) if mass > 0 else 0.0)
         elif kind[i] == PRODUCT:
             for e in range(start[i], start[i + 1]):
@@ -137,7 +149,7 @@ def _scale(
                     size = 4.0 + abs(log_weight[e]) + abs(bound[child[e]]) + abs(bound[i])
                     operations[i] = max(operations[i], operations[child[e]] + size)
             operations[i] += start[i + 1] - start[i]
-    return table_start, table, relative, bound[n - 1], operations[n - 1]
+    return table_start, table, relative_log_table, relative, bound[n - 1], operations[n - 1]
 
 
 @kernel
@@ -151,10 +163,12 @@ def leaf_value(s: Scaled, n: int, codes: IntArray, reals: FloatArray) -> tuple[f
         z = (reals[v] - s.table[t]) / s.table[t + 1]
         at_mode = s.table[t + 2] * 0.3989422804014327 / s.table[t + 1]
         return at_mode, -0.5 * z * z
-    p = s.table[s.table_start[n] + codes[v]]
-    if 0 < p < TINY:
-        return 1.0, np.log(p)
-    return p, 0.0
+    t = s.table_start[n] + codes[v]
+    if s.table[t] >= TINY:
+        return s.table[t], 0.0
+    if s.log_table[t] > -np.inf:
+        return 1.0, s.log_table[t]
+    return 0.0, 0.0
 
 
 @kernel

@@ -14,6 +14,8 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
+from typing import cast
 
 from margmap.circuit import (
     BERNOULLI,
@@ -34,6 +36,7 @@ class Expression:
     """A formula that :func:`circuit_of` turns into a circuit."""
 
     __slots__ = ()
+    __array_ufunc__ = None  # numpy leaves its scalars' * and + to us
 
     def __mul__(self, other: object) -> Expression:
         return _multiply(self, other)
@@ -44,7 +47,7 @@ class Expression:
         return _add(self, other)
 
     def __radd__(self, other: object) -> Expression:
-        return self if other == 0 else _add(other, self)  # so that sum([...]) works
+        return self if isinstance(other, int) and other == 0 else _add(other, self)  # so that sum([...]) works
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,12 +64,12 @@ class _Product(Expression):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Sum(Expression):
-    terms: tuple[tuple[float, Expression], ...]
+    terms: tuple[tuple[float, Expression], ...]  # each with the log of its weight
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Weighted(Expression):
-    weight: float
+    log_weight: float
     expression: Expression
 
 
@@ -103,6 +106,8 @@ def gaussian(variable: Variable, mean: float, deviation: float) -> Expression:
 
 def circuit_of(expression: Expression, variables: Sequence[Variable] | None = None) -> Circuit:
     """The circuit of an expression; variables in order of appearance unless listed."""
+    if not isinstance(expression, Expression):
+        raise StructureError(f"circuit_of takes an expression such as 0.3 * X[0] + 0.7 * X[1], not {expression!r}")
     parts = Parts.new()
     column: dict[Variable, int] = {v: i for i, v in enumerate(variables or ())}
     number: dict[int, int] = {}
@@ -128,14 +133,13 @@ def circuit_of(expression: Expression, variables: Sequence[Variable] | None = No
         elif isinstance(e, _Product):
             number[id(e)] = parts.product([number[id(c)] for c in below])
         else:
-            weights = [_log(w) for w, _ in _children(e)]
-            number[id(e)] = parts.sum([number[id(c)] for c in below], weights)
+            number[id(e)] = parts.sum([number[id(c)] for c in below], [w for w, _ in _children(e)])
     return assemble(column, parts)
 
 
 def _children(e: Expression) -> tuple[tuple[float, Expression], ...]:
     if isinstance(e, _Product):
-        return tuple((1.0, factor) for factor in e.factors)
+        return tuple((0.0, factor) for factor in e.factors)
     assert isinstance(e, _Sum)
     return e.terms
 
@@ -148,8 +152,8 @@ def _terms(e: Expression) -> tuple[tuple[float, Expression], ...]:
     if isinstance(e, _Sum):
         return e.terms
     if isinstance(e, _Weighted):
-        return ((e.weight, e.expression),)
-    return ((1.0, e),)
+        return ((e.log_weight, e.expression),)
+    return ((0.0, e),)
 
 
 def _add(left: object, right: object) -> Expression:
@@ -159,23 +163,24 @@ def _add(left: object, right: object) -> Expression:
 
 
 def _multiply(left: Expression, right: object) -> Expression:
-    if isinstance(right, int | float):
-        if not 0 <= right < math.inf:
+    if isinstance(right, Real) and not isinstance(right, bool):
+        weight = cast(float, right)
+        if not 0 <= weight < math.inf:
             raise StructureError(f"weight {right} is not a finite number of at least 0")
         if isinstance(left, _Weighted):
-            return _Weighted(left.weight * right, left.expression)
-        return _Weighted(float(right), left)
+            return _Weighted(left.log_weight + _log(weight), left.expression)
+        return _Weighted(_log(weight), left)
     if not isinstance(right, Expression):
         raise TypeError(f"a circuit can be multiplied with a number or a circuit, not with {right!r}")
-    weight, weighted = 1.0, False
+    log_weight, weighted = 0.0, False
     factors: list[Expression] = []
     for e in (left, right):
         if isinstance(e, _Weighted):
-            weight, weighted = weight * e.weight, True
+            log_weight, weighted = log_weight + e.log_weight, True
             e = e.expression
         factors.extend(e.factors if isinstance(e, _Product) else (e,))
     product = _Product(tuple(factors))
-    return _Weighted(weight, product) if weighted else product
+    return _Weighted(log_weight, product) if weighted else product
 
 
 def _probability(variable: Variable, p: float) -> None:

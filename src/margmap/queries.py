@@ -71,8 +71,7 @@ def posteriors(circuit: Circuit, evidence: Evidence | None = None) -> dict[Name,
             continue
         part = mass[first[i] : first[i + 1]]
         if variable.continuous:
-            mean = float(part[0])
-            part = np.array([mean, np.sqrt(max(0.0, float(part[1]) - mean * mean))])
+            part = np.array([part[0], np.sqrt(part[1])])
         answer[variable.name] = part
     return answer
 
@@ -145,20 +144,37 @@ def _encode(circuit: Circuit, rows: ArrayLike) -> tuple[IntArray, FloatArray]:
 
 def _bad_entry(name: Name, bad: NDArray[np.bool_], column: NDArray[Any], why: str) -> QueryError:
     row = int(np.flatnonzero(bad)[0])
-    return QueryError(f"row {row}, variable {name!r}: {column[row]} {why}")
+    return QueryError(f"row index {row} (counted from 0), variable {name!r}: {column[row]} {why}")
 
 
 @kernel
 def _leaf_posteriors(s: Scaled, flow: FloatArray, first: LongArray) -> FloatArray:
+    """For each variable the probability of every value; for a continuous one its mean and variance.
+
+    The means of a variable's leaves are taken relative to that of its first leaf, and squares relative to the mean of
+    all: nothing large is subtracted from something large.
+    """
     mass = np.zeros(first[-1])
+    origin, weight, shift = np.full(first.size - 1, np.nan), np.zeros(first.size - 1), np.zeros(first.size - 1)
+    for n in range(s.kind.size):
+        if flow[n] > 0 and s.kind[n] == GAUSSIAN:
+            v, mean = s.var[n], s.table[s.table_start[n]]
+            if np.isnan(origin[v]):
+                origin[v] = mean
+            weight[v] += flow[n]
+            shift[v] += flow[n] * (mean - origin[v])
+    for v in range(weight.size):
+        if weight[v] > 0:
+            shift[v] /= weight[v]
+            mass[first[v]] = origin[v] + shift[v]
     for n in range(s.kind.size):
         if flow[n] == 0 or s.kind[n] >= PRODUCT:
             continue
-        t, at = s.table_start[n], first[s.var[n]]
+        v = s.var[n]
+        t, at = s.table_start[n], first[v]
         if s.kind[n] == GAUSSIAN:
-            mean, deviation = s.table[t], s.table[t + 1]
-            mass[at] += flow[n] * mean
-            mass[at + 1] += flow[n] * (mean * mean + deviation * deviation)
+            away, deviation = s.table[t] - origin[v] - shift[v], s.table[t + 1]
+            mass[at + 1] += flow[n] / weight[v] * (away * away + deviation * deviation)
         else:
             last = s.table_start[n + 1] - 1
             for x in range(last - t):

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from margmap._jit import kernel
 from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name, Value
@@ -18,7 +19,7 @@ from margmap.evaluate import Scaled, edge_share, forward
 from margmap.flat import Flat, rebuild
 from margmap.structure import require_tractable
 
-# Shares of a sum under this are left out of the reduced circuit; `Reduced.dropped` accounts for them.
+# Shares of a sum or a leaf under this are left out of the reduced circuit; `Reduced.dropped` accounts for them.
 NEGLIGIBLE = 1e-300
 
 
@@ -87,7 +88,9 @@ def reduce_codes(circuit: Circuit, columns: Sequence[int], codes: IntArray, real
     position[list(columns)] = np.arange(len(columns), dtype=np.int32)
     cardinality = circuit.cardinality[list(columns)]
     s = circuit.scaled
-    kind, start, child, weight, var, value, log_scale, dropped = _reduce(s, codes, reals, position, cardinality)
+    kind, start, child, weight, var, value, log_scale, dropped = _reduce(
+        s, codes, reals, position, cardinality, circuit.scopes.id, circuit.scopes.meeting(columns)
+    )
     if log_scale == -np.inf:
         raise ImpossibleEvidenceError("the evidence has probability 0: no state of the query is possible under it")
     flat, _ = rebuild(Flat(kind, start, child, weight, var, value), np.ones(child.size, dtype=np.bool_))
@@ -97,23 +100,25 @@ def reduce_codes(circuit: Circuit, columns: Sequence[int], codes: IntArray, real
 
 @kernel
 def _reduce(
-    s: Scaled, codes: IntArray, reals: FloatArray, position: IntArray, cardinality: IntArray
+    s: Scaled,
+    codes: IntArray,
+    reals: FloatArray,
+    position: IntArray,
+    cardinality: IntArray,
+    scope: IntArray,
+    asked_scope: NDArray[np.bool_],
 ) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float, int]:
     n_old = s.kind.size
-    value, log_scale = np.zeros(n_old), np.zeros(n_old)
+    value, log_scale = np.empty(n_old), np.empty(n_old)
     forward(s, codes, reals, value, log_scale)
 
     # What of the circuit the query can still reach, and how much room it will need.
-    asked = np.zeros(n_old, dtype=np.bool_)
+    asked = np.empty(n_old, dtype=np.bool_)
     for n in range(n_old):
-        if s.kind[n] < PRODUCT:
-            asked[n] = position[s.var[n]] >= 0
-        else:
-            for e in range(s.start[n], s.start[n + 1]):
-                asked[n] |= asked[s.child[e]]
+        asked[n] = asked_scope[scope[n]]
     live = np.zeros(n_old, dtype=np.bool_)
     live[n_old - 1] = asked[n_old - 1] and value[n_old - 1] > 0
-    share = np.zeros(s.child.size)
+    share = np.empty(s.child.size)  # filled below live sums only
     room_nodes, room_edges, dropped = 0, 0, 0
     first_leaf = np.zeros(cardinality.size + 1, dtype=np.int64)
     for q in range(cardinality.size):
@@ -160,9 +165,12 @@ def _reduce(
             for x in range(cardinality[q]):
                 total += s.table[table + x]
             for x in range(cardinality[q]):
-                if s.table[table + x] > 0:
-                    child[end], weight[end] = first_leaf[q] + x, s.table[table + x] / total
+                part = s.table[table + x] / total
+                if part > NEGLIGIBLE:
+                    child[end], weight[end] = first_leaf[q] + x, part
                     end += 1
+                elif s.log_table[table + x] > -np.inf:
+                    dropped += 1
             kind[count] = SUM
         elif s.kind[n] == PRODUCT:
             for e in range(s.start[n], s.start[n + 1]):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +42,13 @@ class Scopes(NamedTuple):
 
     id: IntArray
     bits: Bits
+
+    def meeting(self, columns: Sequence[int]) -> NDArray[np.bool_]:
+        """Which scopes have some of these variables."""
+        flags = np.zeros(64 * self.bits.shape[1], dtype=np.bool_)
+        flags[list(columns)] = True
+        met: NDArray[np.bool_] = (self.bits & np.packbits(flags, bitorder="little").view(np.uint64)).any(axis=1)
+        return met
 
     def variables(self, node: int) -> list[int]:
         """The numbers of the variables below a node."""
@@ -86,9 +94,10 @@ def check(circuit: Circuit) -> Properties:
         if not structured:
             reasons.append(f"not structured-decomposable: the scope of {_node(circuit, node)} crosses another node's")
     node = _overlapping_sum(circuit)
-    if node != -1:
-        why = "no variable tells some two children apart" if node >= 0 else "too many pairs of children to compare"
-        reasons.append(f"determinism is not shown: at {_node(circuit, max(node, 0))} {why}")
+    if node >= 0:
+        reasons.append(f"determinism is not shown: at {_node(circuit, node)} no variable tells some two children apart")
+    elif node != -1:
+        reasons.append("determinism is not shown: there are too many pairs of children to compare")
     off = _unnormalised_node(circuit)
     if off >= 0:
         reasons.append(f"not normalised: the weights of {_node(circuit, off)} do not add up to 1")

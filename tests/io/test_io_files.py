@@ -66,7 +66,7 @@ def test_format_overrides_suffix(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["circuit.txt", "circuit", "circuit.gz"])
 def test_unknown_suffix(tmp_path: Path, name: str) -> None:
-    with pytest.raises(FormatError, match=r"circuit.*unknown suffix.*\.psdd.*\.json.*format="):
+    with pytest.raises(FormatError, match=r"circuit.*unknown suffix.*\.psdd.*\.json.*format= in Python, --format"):
         load(tmp_path / name)
 
 

@@ -165,14 +165,22 @@ def one_sum(weights: list[float], cardinality: int = 2) -> Circuit:
 
 def test_what_psdd_cannot_hold(tmp_path: Path) -> None:
     path = tmp_path / "a.psdd"
-    with pytest.raises(FormatError, match=r"a\.psdd: node 5 .*above 0.*normalise.*json"):
+    with pytest.raises(
+        FormatError, match=r"a\.psdd: node 5 .*is above 0\. Call margmap\.normalise.* first, or save .*json"
+    ):
         save(one_sum([1.5, 0.0]), path)
-    with pytest.raises(FormatError, match=r"variable 1 is not binary.*jpc"):
+    with pytest.raises(FormatError, match=r"variable 1 is not binary\. Save the circuit as \.jpc or \.json instead$"):
         save(one_sum([-1.0, -1.0, -1.0], 3), path)
     parts = Parts.new()
     parts.leaf(CATEGORICAL, 0, [-1.0, -2.0])
     with pytest.raises(FormatError, match=r"node 0 .*do not add up to 1.*normalise"):
         save(assemble([Variable(1)], parts), path)
+    parts = Parts.new()
+    parts.leaf(GAUSSIAN, 0, [0.0, 1.0])
+    with pytest.raises(
+        FormatError, match=r"node 0 \(gaussian .*cannot be written as psdd: save the circuit as \.json$"
+    ):
+        save(assemble([Variable(1, 0)], parts), path)
     crossing = random_circuit(3, binary=True, structured=False)
     with pytest.raises(FormatError, match=r"no PSDD.*crosses.*json"):
         save(crossing, path)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import math
+import re
 from collections.abc import Iterable, Sequence
 from importlib import import_module
 from pathlib import Path
@@ -44,9 +45,10 @@ def parse_options(texts: Sequence[str], method: str) -> dict[str, Any]:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not name or not equals or not value:
             raise QueryError(f"--option {text!r} is not of the form NAME=VALUE, such as regroup=false")
-        if name in parameters and "Callable" in str(parameters[name].annotation):
+        annotation = str(parameters[name].annotation) if name in parameters else ""
+        if "Callable" in annotation:
             raise QueryError(f"--option {name!r} is a function: it can be given in Python only")
-        pairs.append((name, _option(name, value, parameters[name].default if name in parameters else None)))
+        pairs.append((name, _option(name, value, annotation)))
     return dict(_distinct(pairs, "--option"))
 
 
@@ -138,25 +140,21 @@ def _choose(data: Any, index: int | None, path: Path) -> Any:
     return instances[index or 0]
 
 
-def _option(name: str, text: str, default: object) -> bool | int | float | str:
-    """A value of the type of the default; by its looks if there is none."""
-    truth = {"true": True, "false": False}.get(text.lower())
-    if isinstance(default, bool) and truth is None:
-        raise QueryError(f"--option {name}={text}: write true or false")
-    if isinstance(default, str):
+def _option(name: str, text: str, annotation: str) -> bool | int | float | str:
+    """A value of the type that the method's own signature names."""
+    types = set(re.findall(r"\w+", annotation))
+    if "bool" in types:
+        if text.lower() not in ("true", "false"):
+            raise QueryError(f"--option {name}={text}: write true or false")
+        return text.lower() == "true"
+    number = float if "float" in types else int if "int" in types else None
+    if number is None:
         return text
-    if truth is not None and (default is None or isinstance(default, bool)):
-        return truth
-    for number in (int, float):
-        if number is float and isinstance(default, int):
-            raise QueryError(f"--option {name}={text}: write a whole number")
-        try:
-            return number(text)
-        except ValueError:
-            continue
-    if default is not None:
-        raise QueryError(f"--option {name}={text}: write a number")
-    return text
+    try:
+        return number(text)
+    except ValueError:
+        what = "a whole number" if number is int else "a number"
+        raise QueryError(f"--option {name}={text}: write {what}") from None
 
 
 def _name(option: str, text: str, part: str) -> str:

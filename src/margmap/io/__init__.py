@@ -100,6 +100,9 @@ def _choose(path: Path, format: str | None) -> str:
         known = ", ".join(f".{known}" for known in FORMATS)
         if format is not None:
             raise FormatError(f"unknown format {format!r}: known are {', '.join(FORMATS)}", path=path)
-        message = f"unknown suffix {'.' + name!r}: known are {known}, each also with .gz; or say format="
-        raise FormatError(message, path=path)
+        raise FormatError(
+            f"unknown suffix {'.' + name!r}: known are {known}, each also with .gz. Under another name, say "
+            "the format: format= in Python, --format (convert: --from, --to) on the command line",
+            path=path,
+        )
     return name

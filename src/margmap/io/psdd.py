@@ -9,7 +9,7 @@ from pathlib import Path
 from margmap.circuit import BERNOULLI, INDICATOR, KIND_NAMES, PRODUCT, Circuit, Parts
 from margmap.errors import FormatError, StructureError
 from margmap.io import scan
-from margmap.io.common import discrete_tables, numbers_from_one
+from margmap.io.common import discrete_tables, numbers_from_one, refuse_gaussian
 from margmap.vtree import derive_vtree
 
 #: How far the two probabilities of a T line may be from adding up to 1 (files round to six decimals).
@@ -120,6 +120,7 @@ class _Writer:
 
     def __init__(self, circuit: Circuit) -> None:
         self.circuit = circuit
+        refuse_gaussian(circuit, "psdd")
         for n, variable in zip(range(circuit.num_nodes), circuit.var.tolist(), strict=True):
             if variable >= 0 and circuit.variables[variable].cardinality != 2:
                 raise self._refuse(n, f"variable {circuit.variables[variable].name!r} is not binary")
@@ -193,7 +194,7 @@ class _Writer:
             rounded = abs(total) > 1e-12
             self.ident[n] = self._line(f"T {{}} {at} {variable} {log_true!r}" + (f" {log_false!r}" if rounded else ""))
         else:
-            raise self._refuse(n, "its two probabilities do not add up to 1; call margmap.normalise(circuit) first")
+            raise self._refuse(n, "its two probabilities do not add up to 1", normalise=True)
 
     def _pair(self, nodes: Sequence[int], place: int) -> tuple[int, int]:
         """The prime and sub of a product at a vtree node, its parts joined along the vtree."""
@@ -215,7 +216,7 @@ class _Writer:
     def _decision(self, place: int, elements: dict[tuple[int, int], float], n: int) -> int:
         for weight in elements.values():
             if not weight <= scan.LOG_SLACK:
-                raise self._refuse(n, f"log-weight {weight!r} is above 0; call margmap.normalise(circuit) first")
+                raise self._refuse(n, f"log-weight {weight!r} is above 0", normalise=True)
         text = " ".join(f"{prime} {sub} {min(w, 0.0)!r}" for (prime, sub), w in elements.items())
         return self._line(f"D {{}} {self.vtree_id[place]} {len(elements)} {text}")
 
@@ -223,6 +224,9 @@ class _Writer:
         self.out.append(text.format(len(self.out)))
         return len(self.out) - 1
 
-    def _refuse(self, n: int, why: str) -> FormatError:
+    def _refuse(self, n: int, why: str, *, normalise: bool = False) -> FormatError:
         kind = KIND_NAMES[self.circuit.kind[n]]
-        return FormatError(f"node {n} ({kind}) cannot be written as psdd: {why}, or save it as .jpc or .json")
+        remedy = "Call margmap.normalise(circuit) first, or save" if normalise else "Save"
+        return FormatError(
+            f"node {n} ({kind}) cannot be written as psdd: {why}. {remedy} the circuit as .jpc or .json instead"
+        )

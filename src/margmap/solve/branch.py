@@ -73,8 +73,11 @@ def solve(reduced: Reduced, limits: Limits, *, k: int = 1) -> Outcome:
         states, log_upper, status = search.run_many(reduced.flat, k)
     else:
         found, status = search.run(reduced.flat, -np.inf)
-        assert found.state is not None
-        states, log_upper = [found.state], found.log_upper
+        state = found.state
+        if state is None:  # stopped while the values of all states seen were too small for a float
+            flags = np.ones(reduced.num_nodes, dtype=np.bool_)
+            state = lower_bound_state(reduced.flat, flags, reduced.cardinality.size)
+        states, log_upper = [state], found.log_upper
     return Outcome(states, log_upper, status, {"search_nodes": search.nodes})
 
 

@@ -28,8 +28,8 @@ WIDTH_GROWTH = 8
 # Sweeps this narrow are done before the search of `branch` gets its turn.
 BRANCH_FROM = 4096
 
-# A circuit with fewer edges is swept within milliseconds at the first width: no need to watch the clock meanwhile.
-QUICK_EDGES = 3000
+# A sweep of fewer multiplications is over in some milliseconds; only a longer one is done where it can be stopped.
+QUICK_WORK = 10_000_000
 
 
 def solve(
@@ -74,8 +74,9 @@ def solve_planned(
                 raise Stopped("memory_limit")
             floor = float(np.exp(incumbents.floor + slack - bounds.log_upper))
             work = partial(sweep, flat, bounds.share, plan, cardinality.size, floor, width, k)
-            quick = flat.num_edges < QUICK_EDGES and width <= FIRST_WIDTH
-            _, _, states, upper, wide = work(np.zeros(1, dtype=np.int64)) if quick else limits.run(work)
+            ended, _, states, upper, wide = work(np.array([0, QUICK_WORK]))
+            if not ended:
+                _, _, states, upper, wide = limits.run(work)
             rounds, widest = rounds + 1, max(widest, int(wide))
             for state in states:
                 incumbents.offer(state, climb=k == 1)

@@ -6,7 +6,7 @@ import numpy as np
 
 from margmap._jit import kernel
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray
-from margmap.flat import LEAF, Flat
+from margmap.flat import LEAF, SMALLEST, Flat
 from margmap.solve.bounds import Bounds, Flags, output_bounds
 from margmap.solve.result import Limits
 
@@ -63,7 +63,8 @@ class Incumbents:
                 self._keep(state, value)
 
     def _keep(self, state: IntArray, value: float) -> None:
-        log_value = float(np.log(value)) + self._log_scale if value > 0 else -np.inf
+        # Under the smallest normal number values lose their digits: products get stuck at it.
+        log_value = float(np.log(value)) + self._log_scale if value > SMALLEST else -np.inf
         # The very first is kept even if its value underflows: it is possible, which all zeros may not be.
         if (log_value > self.floor or not self.ranked) and not any(
             np.array_equal(state, known) for _, known in self.ranked

@@ -85,11 +85,11 @@ class Limits:
         return _Earlier(self, min(deadline, self.deadline))
 
     def run(self, work: Callable[[LongArray], T]) -> T:
-        """Run compiled work in a thread; set the flag it is given, which it looks at, when it is time to stop.
+        """Run compiled work in a thread; set the first of the two flags it is given when it is time to stop.
 
-        Compiled code lets go of Python's lock, so that this thread can watch the clock and Ctrl-C meanwhile.
+        The second is how much work it may do: no end. Compiled code lets go of Python's lock, so that this thread can watch the clock and Ctrl-C meanwhile.
         """
-        stop = np.zeros(1, dtype=np.int64)
+        stop = np.array([0, np.iinfo(np.int64).max])
         with ThreadPoolExecutor(1) as pool:
             future = pool.submit(work, stop)
             try:

@@ -27,8 +27,9 @@ def sweep(
 ) -> tuple[bool, FloatArray, NDArray[np.int32], float, int]:
     """Go up the scopes keeping at most ``most`` vectors of each; look for states with a value above ``floor``.
 
-    Surplus vectors are merged into their entrywise maximum, which stands for no state but keeps the bound. Returns
-    whether the sweep came to its end (``stop[0]`` was not set), the values of the ``best_of`` best states found, those
+    Surplus vectors are merged into their entrywise maximum, which stands for no state but keeps the bound. The sweep
+    ends early when another thread sets ``stop[0]`` or it has done about ``stop[1]`` multiplications. Returns whether it
+    came to its end, the values of the ``best_of`` best states found, those
     states, an upper bound of every other state's value, and the width of the widest frontier.
     """
     n_nodes, n_scopes = f.kind.size, plan.node_at.size - 1
@@ -323,6 +324,10 @@ def _join(
             p += 1
     pair_first, pair_second, score, lost = _score(first, second, column, weight, floor, 16 * most + 4096)
     order = np.argsort(-score)
+    stop[1] -= first.shape[0] * (second.shape[0] * second.shape[1] + products)
+    cost = end - begin  # of one more vector: its products and sums, and then the comparison with those kept
+    for i in range(begin, end):
+        cost += f.start[plan.node[i] + 1] - f.start[plan.node[i]]
 
     if final:
         entries = plan.out_at[s + 1] - plan.out_at[s]
@@ -348,7 +353,9 @@ def _join(
     vector, surplus = np.zeros(entries), np.zeros(entries)
     count, merge = 0, False
     for at in range(0, order.size, lanes):
-        if stop[0] != 0:
+        stop[1] -= lanes * (cost + 2 * count)
+        if stop[0] != 0 or stop[1] < 0:
+            stop[0] = 1
             break
         filled = min(lanes, order.size - at)
         for p in range(products):

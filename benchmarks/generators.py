@@ -1,0 +1,67 @@
+"""Random circuits to measure on: latent trees, which are structured and dense, and trees of sums without any structure."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from margmap.circuit import BERNOULLI, CATEGORICAL, Circuit, FloatArray, Parts, Variable, assemble
+
+
+def latent_tree(
+    seed: int, *, variables: int = 150, states: int = 64, values: int = 2, concentration: float = 1.0
+) -> Circuit:
+    """A random binary tree of latent variables with ``states`` states each over ``variables`` observed ones.
+
+    Every latent variable depends on the one above it through a dense table, every observed one on its own latent
+    variable. Written as a circuit, each table is ``states`` sums over the same ``states`` products. The columns of the
+    tables are Dirichlet draws: the smaller the ``concentration``, the nearer to deterministic.
+    """
+    rng = np.random.default_rng(seed)
+    parts = Parts.new()
+
+    def tables(rows: int, columns: int) -> FloatArray:
+        drawn = rng.dirichlet(np.full(columns, concentration), rows)
+        return np.log(np.maximum(drawn, 1e-12))
+
+    waiting: list[list[int]] = []  # of each subtree, one node for every state of the latent variable at its top
+    for column in range(variables):
+        kind = BERNOULLI if values == 2 else CATEGORICAL
+        waiting.append([parts.leaf(kind, column, row.tolist()) for row in tables(states, values)])
+    while len(waiting) > 1:
+        first, second = (waiting.pop(int(rng.integers(len(waiting)))) for _ in range(2))
+        products = [parts.product(list(pair)) for pair in zip(first, second, strict=True)]
+        rows = tables(states if waiting else 1, states)
+        waiting.append([parts.sum(products, row.tolist()) for row in rows])
+    return assemble([Variable(i, values) for i in range(variables)], parts, waiting[0][0])
+
+
+def partition_tree(
+    seed: int, *, variables: int = 40, levels: int = 4, children: int = 3, concentration: float = 1.0
+) -> Circuit:
+    """A tree of sums, each child of which splits its variables in two in a way of its own: scopes cross everywhere.
+
+    At the bottom, after ``levels`` levels of sums, the variables are independent coins, Beta draws; the smaller the
+    ``concentration``, the nearer to 0 or 1. No node has two parents.
+    """
+    rng = np.random.default_rng(seed)
+    parts = Parts.new()
+
+    def leaf(column: int) -> int:
+        p = float(np.clip(rng.beta(concentration, concentration), 1e-6, 1 - 1e-6))
+        return parts.leaf(BERNOULLI, column, [math.log(p), math.log1p(-p)])
+
+    def node(scope: list[int], level: int) -> int:
+        if len(scope) == 1:
+            return leaf(scope[0])
+        if level == 0:
+            return parts.product([leaf(column) for column in scope])
+        products = []
+        for _ in range(children):
+            order = rng.permutation(scope).tolist()
+            cut = int(rng.integers(len(order) // 3, len(order) - len(order) // 3)) if len(order) > 2 else 1
+            products.append(parts.product([node(order[:cut], level - 1), node(order[cut:], level - 1)]))
+        return parts.sum(products, np.log(rng.dirichlet(np.ones(children))).tolist())
+
+    return assemble([Variable(i) for i in range(variables)], parts, node(list(range(variables)), levels))
