@@ -7,6 +7,7 @@ child's bound times its weight, over the bound of its node, so that every number
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from margmap.structure import Bits, intern_scopes
 Flags = NDArray[np.bool_]
 
 # Relative values of one pass of conditional bounds; more literals are done in several passes.
-CONDITIONAL_ROOM = 20_000_000
+CONDITIONAL_ROOM = 5_000_000
 
 
 class Supports(NamedTuple):
@@ -73,10 +74,13 @@ def edge_bounds(flat: Flat, bounds: Bounds) -> FloatArray:
     return _edge_bounds(flat, bounds.deterministic, bounds.share)
 
 
-def conditional_bounds(flat: Flat, bounds: Bounds, cardinality: IntArray, asked: Flags) -> FloatArray:
+def conditional_bounds(
+    flat: Flat, bounds: Bounds, cardinality: IntArray, asked: Flags, check: Callable[[], None] | None = None
+) -> FloatArray:
     """For every value of the variables asked for, a bound of the root given it, relative to the root's output bound.
 
-    One row a variable, padded with zeros. Each node carries the literals of its own scope only.
+    One row a variable, padded with zeros. Each node carries the literals of its own scope only. On a large circuit this
+    takes several passes; ``check`` is called between them.
     """
     words = max(1, -(-cardinality.size // 64))
     ids, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words)
@@ -89,6 +93,8 @@ def conditional_bounds(flat: Flat, bounds: Bounds, cardinality: IntArray, asked:
     edges = np.searchsorted(np.cumsum(room), np.arange(1, passes) * (room.sum() / max(passes, 1)))
     windows = [0, *sorted({int(e) + 1 for e in edges if e + 1 < cardinality.size}), cardinality.size]
     for first, last in itertools.pairwise(windows):
+        if check is not None:
+            check()
         _conditional_bounds(flat, bounds.deterministic, bounds.share, ids, bits, cardinality, first, last, result)
     return result
 

@@ -30,7 +30,7 @@ from margmap.solve.bounds import (
 from margmap.solve.incumbent import Incumbents, lower_bound_state
 from margmap.solve.prune import choose_by_bounds, keep_without, undecided
 from margmap.solve.regroup import regroup
-from margmap.solve.result import Limits, Outcome, Status, Stopped
+from margmap.solve.result import Limits, Outcome, Status, Stopped, floor_of
 
 # Another round of pruning is worth it if the last one took at least this part of the edges away.
 WORTHWHILE = 0.05
@@ -73,11 +73,8 @@ def solve(reduced: Reduced, limits: Limits, *, k: int = 1) -> Outcome:
         states, log_upper, status = search.run_many(reduced.flat, k)
     else:
         found, status = search.run(reduced.flat, -np.inf)
-        state = found.state
-        if state is None:  # stopped while the values of all states seen were too small for a float
-            flags = np.ones(reduced.num_nodes, dtype=np.bool_)
-            state = lower_bound_state(reduced.flat, flags, reduced.cardinality.size)
-        states, log_upper = [state], found.log_upper
+        assert found.state is not None  # the first node of the search finds one
+        states, log_upper = [found.state], found.log_upper
     return Outcome(states, log_upper, status, {"search_nodes": search.nodes})
 
 
@@ -133,7 +130,7 @@ class Search:
                     lower_bound_state(view.flat, view.bounds.deterministic, self._cardinality.size), climb=True
                 )
                 incumbents.offer_neighbours()
-            floor = float(np.exp(incumbents.floor + slack - view.log_upper))
+            floor = floor_of(incumbents.floor + slack - view.log_upper)
             view, relative = self._prune(view, floor)
             asked = undecided(view.supports, self._cardinality.size) if view.flat.num_nodes else np.zeros(0, np.bool_)
             if not asked.any():
@@ -166,7 +163,7 @@ class Search:
             if view.flat.kind[-1] == PRODUCT:
                 return (yield from self._factors(view, best, threshold, slack))
             edges = view.flat.num_edges
-            floor = float(np.exp(threshold + slack - view.log_upper))
+            floor = floor_of(threshold + slack - view.log_upper)
             smaller, relative = self._prune(view, floor)
             if smaller.flat.num_edges > (1 - WORTHWHILE) * edges:
                 return (yield from self._branch(view, relative, best, threshold, slack))
@@ -233,7 +230,7 @@ class Search:
     def _branch(self, view: _View, relative: FloatArray, best: Found, threshold: float, slack: float) -> _Search:
         """Branch on one variable, its better values first."""
         asked = undecided(view.supports, self._cardinality.size)
-        floor = float(np.exp(threshold + slack - view.log_upper))
+        floor = floor_of(threshold + slack - view.log_upper)
         variable = choose_by_bounds(relative, self._cardinality, asked, floor)
         values = [x for x in np.argsort(-relative[variable]) if relative[variable, x] > 0]
         log_upper = -np.inf

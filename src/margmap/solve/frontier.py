@@ -19,7 +19,7 @@ from margmap.solve.bounds import find_deterministic, find_supports, output_bound
 from margmap.solve.branch import Search
 from margmap.solve.incumbent import Incumbents, lower_bound_state
 from margmap.solve.plan import Plan, make_plan
-from margmap.solve.result import Limits, Outcome, Status, Stopped, log_or_nothing
+from margmap.solve.result import Limits, Outcome, Status, Stopped
 from margmap.solve.sweep import sweep
 
 FIRST_WIDTH = 64
@@ -72,25 +72,25 @@ def solve_planned(
             limits.check()
             if width > widest_allowed:
                 raise Stopped("memory_limit")
-            floor = float(np.exp(incumbents.floor + slack - bounds.log_upper))
-            work = partial(sweep, flat, bounds.share, plan, cardinality.size, floor, width, k)
+            log_floor = incumbents.floor + slack - bounds.log_upper
+            work = partial(sweep, flat, bounds.share, plan, cardinality.size, log_floor, width, k)
             ended, _, states, upper, wide = work(np.array([0, QUICK_WORK]))
             if not ended:
                 _, _, states, upper, wide = limits.run(work)
             rounds, widest = rounds + 1, max(widest, int(wide))
             for state in states:
                 incumbents.offer(state, climb=k == 1)
-            log_upper = min(log_upper, max(log_or_nothing(upper) + bounds.log_upper, incumbents.floor + slack))
+            log_upper = min(log_upper, max(upper + bounds.log_upper, incumbents.floor + slack))
             if width >= BRANCH_FROM and k == 1 and log_upper > incumbents.floor + slack:
                 # As long as the sweeps took so far, see whether a search comes to an end sooner.
                 search = Search(cardinality, limits.until(2 * time.perf_counter() - begun))
-                found, ended = search.run(reduced.flat, incumbents.floor)
+                found, why = search.run(reduced.flat, incumbents.floor)
                 search_nodes += search.nodes
                 if found.state is not None:
                     incumbents.offer(found.state, climb=False)
                 log_upper = min(log_upper, found.log_upper)
-                if ended == "interrupted":
-                    raise Stopped(ended)
+                if why == "interrupted":
+                    raise Stopped(why)
             width *= WIDTH_GROWTH
     except Stopped as stopped:
         status = stopped.status

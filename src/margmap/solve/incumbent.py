@@ -6,7 +6,7 @@ import numpy as np
 
 from margmap._jit import kernel
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray
-from margmap.flat import LEAF, SMALLEST, Flat
+from margmap.flat import LEAF, TINY, Flat
 from margmap.solve.bounds import Bounds, Flags, output_bounds
 from margmap.solve.result import Limits
 
@@ -15,10 +15,7 @@ FLIPS_AT_ONCE = 16
 
 
 class Incumbents:
-    """The best states found so far, scored on the circuit the problem came with.
-
-    Values are relative to that circuit's first output bound, which keeps them far from underflow.
-    """
+    """The best states found so far, scored on the circuit the problem came with."""
 
     def __init__(self, flat: Flat, bounds: Bounds, cardinality: IntArray, limits: Limits, most: int = 1) -> None:
         self._flat = flat._replace(weight=bounds.share)
@@ -44,7 +41,7 @@ class Incumbents:
     def offer(self, state: IntArray, climb: bool) -> bool:
         """Score a state, climb from it if asked to, keep it if it is among the best; whether there is a new best."""
         before = self.best[1]
-        state, value = state.copy(), -1.0
+        state, value = state.copy(), -np.inf
         while True:
             higher = _climb(self._flat, state, FLIPS_AT_ONCE if climb else 0)
             self._keep(state, higher)
@@ -62,13 +59,9 @@ class Incumbents:
                 state[self._flat.var[int(leaf)]] = self._flat.value[int(leaf)]
                 self._keep(state, value)
 
-    def _keep(self, state: IntArray, value: float) -> None:
-        # Under the smallest normal number values lose their digits: products get stuck at it.
-        log_value = float(np.log(value)) + self._log_scale if value > SMALLEST else -np.inf
-        # The very first is kept even if its value underflows: it is possible, which all zeros may not be.
-        if (log_value > self.floor or not self.ranked) and not any(
-            np.array_equal(state, known) for _, known in self.ranked
-        ):
+    def _keep(self, state: IntArray, log_value: float) -> None:
+        log_value += self._log_scale
+        if log_value > self.floor and not any(np.array_equal(state, known) for _, known in self.ranked):
             ranked = sorted((*self.ranked, (log_value, state.copy())), key=lambda pair: -pair[0])
             self.ranked = tuple(ranked[: self._most])
 
@@ -115,86 +108,118 @@ def _extract(f: Flat, share: FloatArray, state: IntArray) -> None:
 
 @kernel
 def _climb(f: Flat, state: IntArray, flips: int) -> float:
-    """Up to ``flips`` times change the one variable that gains most; returns the value of ``state``, changed in place.
+    """Up to ``flips`` times change the one variable that gains most; the log value of ``state``, changed in place.
 
     The circuit is linear in the indicators of each variable, so the root's derivative by an indicator is the value of
     the state with that variable changed: one pass down gives all flips.
     """
     n_nodes = f.kind.size
-    value, slope = np.zeros(n_nodes), np.zeros(n_nodes)
-    current = 0.0
+    value, log_scale, slope = np.zeros(n_nodes), np.zeros(n_nodes), np.zeros(n_nodes)
     for step in range(flips + 1):
-        _evaluate(f, state, value)
-        current = value[n_nodes - 1]
-        if step == flips:
+        _evaluate(f, state, value, log_scale)
+        if step == flips or value[n_nodes - 1] == 0:
             break
-        _differentiate(f, value, slope)
-        best, gain = -1, current * (1 + 1e-12)
+        _differentiate(f, value, log_scale, slope)
+        best, gain = -1, 1 + 1e-12
         for n in range(n_nodes):
             if f.kind[n] == LEAF and slope[n] > gain:
                 best, gain = n, slope[n]
         if best < 0:
             break
         state[f.var[best]] = f.value[best]
-    return current
+    root = value[n_nodes - 1]
+    return np.log(root) + log_scale[n_nodes - 1] if root > 0 else -np.inf
 
 
 @kernel
 def _neighbours(f: Flat, state: IntArray, most: int) -> FloatArray:
-    """The leaves whose literals give the best states if set in ``state``, and the values of those states."""
-    value, slope = np.zeros(f.kind.size), np.zeros(f.kind.size)
-    _evaluate(f, state, value)
-    _differentiate(f, value, slope)
-    for n in range(f.kind.size):
+    """The leaves whose literals give the best states if set in ``state``, and the log values of those states."""
+    n_nodes = f.kind.size
+    value, log_scale, slope = np.zeros(n_nodes), np.zeros(n_nodes), np.zeros(n_nodes)
+    _evaluate(f, state, value, log_scale)
+    if value[n_nodes - 1] == 0:
+        return np.zeros((0, 2))
+    _differentiate(f, value, log_scale, slope)
+    for n in range(n_nodes):
         if f.kind[n] != LEAF or state[f.var[n]] == f.value[n]:
             slope[n] = 0.0
     order = np.argsort(-slope)[:most]
     result = np.zeros((order.size, 2))
     for i in range(order.size):
         result[i, 0] = order[i]
-        result[i, 1] = slope[order[i]]
+        result[i, 1] = np.log(slope[order[i]] * value[n_nodes - 1]) + log_scale[n_nodes - 1]
     return result
 
 
 @kernel
-def _evaluate(f: Flat, state: IntArray, value: FloatArray) -> None:
+def _evaluate(f: Flat, state: IntArray, value: FloatArray, log_scale: FloatArray) -> None:
+    """Every node's value under a state, as ``value * exp(log_scale)``; the scale of a zero is 0."""
     for n in range(f.kind.size):
+        scale = 0.0
         if f.kind[n] == PRODUCT:
             v = 1.0
             for e in range(f.start[n], f.start[n + 1]):
                 v *= value[f.child[e]]
-            value[n] = v
+                scale += log_scale[f.child[e]]
+                if v < TINY:
+                    if v == 0:
+                        scale = 0.0
+                        break
+                    scale += np.log(v)
+                    v = 1.0
         elif f.kind[n] == SUM:
-            v = 0.0
+            v, scale = 0.0, -np.inf
             for e in range(f.start[n], f.start[n + 1]):
-                v += f.weight[e] * value[f.child[e]]
-            value[n] = v
+                if value[f.child[e]] > 0:
+                    scale = max(scale, log_scale[f.child[e]])
+            for e in range(f.start[n], f.start[n + 1]):
+                c = f.child[e]
+                if value[c] > 0:
+                    v += f.weight[e] * value[c] * (1.0 if log_scale[c] == scale else np.exp(log_scale[c] - scale))
+            if v == 0:
+                scale = 0.0
+            elif v < TINY:
+                scale += np.log(v)
+                v = 1.0
         else:
-            value[n] = 1.0 if state[f.var[n]] == f.value[n] else 0.0
+            v = 1.0 if state[f.var[n]] == f.value[n] else 0.0
+        value[n], log_scale[n] = v, scale
 
 
 @kernel
-def _differentiate(f: Flat, value: FloatArray, slope: FloatArray) -> None:
-    """The derivative of the root by every node."""
+def _differentiate(f: Flat, value: FloatArray, log_scale: FloatArray, slope: FloatArray) -> None:
+    """The derivative of the root by every node, over the root's value, times the node's own ``exp(log_scale)``."""
     n_nodes = f.kind.size
     slope[:] = 0.0
-    slope[n_nodes - 1] = 1.0
+    slope[n_nodes - 1] = 1.0 / value[n_nodes - 1]
     for n in range(n_nodes - 1, -1, -1):
         if slope[n] == 0:
             continue
         if f.kind[n] == SUM:
             for e in range(f.start[n], f.start[n + 1]):
-                slope[f.child[e]] += slope[n] * f.weight[e]
+                c = f.child[e]
+                shift = log_scale[c] - log_scale[n]
+                slope[c] += slope[n] * f.weight[e] * (1.0 if shift == 0 else np.exp(min(shift, 700.0)))
         elif f.kind[n] == PRODUCT:
-            zeros, product = 0, slope[n]
+            zeros, log_all = 0, -log_scale[n]
+            product = slope[n]
             for e in range(f.start[n], f.start[n + 1]):
-                if value[f.child[e]] > 0:
-                    product *= value[f.child[e]]
+                c = f.child[e]
+                if value[c] > 0:
+                    product *= value[c]
+                    log_all += log_scale[c]
+                    if product < TINY and product > 0:
+                        log_all += np.log(product)
+                        product = 1.0
                 else:
                     zeros += 1
+            if zeros > 1:
+                continue
+            if log_all != 0:
+                product *= np.exp(min(log_all, 700.0))
             for e in range(f.start[n], f.start[n + 1]):
                 c = f.child[e]
                 if zeros == 0:
                     slope[c] += product / value[c]
-                elif zeros == 1 and value[c] <= 0:
+                elif value[c] <= 0:
                     slope[c] += product

@@ -31,7 +31,7 @@ from margmap.solve.bounds import (
 from margmap.solve.incumbent import Incumbents, lower_bound_state
 from margmap.solve.prune import choose_by_bounds, keep_without, undecided
 from margmap.solve.regroup import regroup as regroup_sums
-from margmap.solve.result import Limits, Outcome, Status, Stopped
+from margmap.solve.result import Limits, Outcome, Status, Stopped, floor_of
 from margmap.solve.split import split, split_size
 from margmap.structure import Bits
 
@@ -189,8 +189,7 @@ class _Run:
         asked = self.free & undecided(view.supports, cardinality.size)
         if not asked.any():
             return 0, view
-        relative = conditional_bounds(view.flat, view.bounds, cardinality, asked)
-        self.limits.check()
+        relative = conditional_bounds(view.flat, view.bounds, cardinality, asked, self.limits.check)
         inside = np.arange(relative.shape[1]) < cardinality[:, None]
         if self.fix:
             hopeless = (relative <= self._threshold(view)) & inside & asked[:, None]
@@ -235,7 +234,7 @@ class _Run:
         return view.log_upper <= lower
 
     def _threshold(self, view: _View) -> float:
-        return float(np.exp(self.incumbents.best[1] + self.slack - view.log_upper))
+        return floor_of(self.incumbents.best[1] + self.slack - view.log_upper)
 
     def _sizes(self, view: _View) -> Snapshot:
         sums = int((view.flat.kind == SUM).sum())

@@ -37,6 +37,12 @@ def log_or_nothing(value: float) -> float:
     return float(np.log(value)) if value > 0 else -np.inf
 
 
+def floor_of(log_value: float) -> float:
+    """The number that what is dropped must not exceed; if it is too small for a number, one that nothing is under."""
+    value = float(np.exp(min(log_value, 700.0)))
+    return value if value > 0 else -1.0
+
+
 class Stopped(Exception):
     """A limit was reached."""
 
@@ -87,7 +93,8 @@ class Limits:
     def run(self, work: Callable[[LongArray], T]) -> T:
         """Run compiled work in a thread; set the first of the two flags it is given when it is time to stop.
 
-        The second is how much work it may do: no end. Compiled code lets go of Python's lock, so that this thread can watch the clock and Ctrl-C meanwhile.
+        The second is how much work it may do: no end. Compiled code lets go of Python's lock, so that this thread can
+        watch the clock and Ctrl-C meanwhile.
         """
         stop = np.array([0, np.iinfo(np.int64).max])
         with ThreadPoolExecutor(1) as pool:

@@ -23,14 +23,14 @@ Marks = NDArray[np.uint8]
 
 @kernel
 def sweep(
-    f: Flat, share: FloatArray, plan: Plan, variables: int, floor: float, most: int, best_of: int, stop: LongArray
+    f: Flat, share: FloatArray, plan: Plan, variables: int, log_floor: float, most: int, best_of: int, stop: LongArray
 ) -> tuple[bool, FloatArray, NDArray[np.int32], float, int]:
-    """Go up the scopes keeping at most ``most`` vectors of each; look for states with a value above ``floor``.
+    """Go up the scopes keeping at most ``most`` vectors of each; look for states with a log value above ``log_floor``.
 
     Surplus vectors are merged into their entrywise maximum, which stands for no state but keeps the bound. The sweep
     ends early when another thread sets ``stop[0]`` or it has done about ``stop[1]`` multiplications. Returns whether it
-    came to its end, the values of the ``best_of`` best states found, those
-    states, an upper bound of every other state's value, and the width of the widest frontier.
+    came to its end, the log values of the ``best_of`` best states found, those
+    states, an upper bound of every other state's log value, and the width of the widest frontier.
     """
     n_nodes, n_scopes = f.kind.size, plan.node_at.size - 1
     outside, total, limit = np.zeros(n_nodes), np.zeros(n_nodes), np.ones(n_nodes)
@@ -38,6 +38,10 @@ def sweep(
     vectors = np.zeros(4096)
     vector_at, width = np.zeros(n_scopes, dtype=np.int64), np.zeros(n_scopes, dtype=np.int64)
     top = 0
+    # Every set of vectors is divided by its largest entry, so that nothing underflows, however many variables there
+    # are. The products of a scope have one child in each part, so they all lack the same factor; `scale` is the log of
+    # what all the sets in use now lack together, and the floor moves with it.
+    scale = 0.0
     # Back-pointers: step j of a scope joins what its first j + 1 parts gave with part j + 1.
     step_at = np.zeros(n_scopes + 1, dtype=np.int64)
     for s in range(n_scopes):
@@ -68,13 +72,16 @@ def sweep(
             continue
         depth -= 1
         if stop[0] != 0:
-            return False, no_values, no_states, 1.0, widest
+            return False, no_values, no_states, np.inf, widest
         entries = plan.out_at[s + 1] - plan.out_at[s]
         base = top
         kept = np.zeros((0, 0))
         kept_left, kept_right = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
         kept_merged = np.zeros(0, dtype=np.uint8)
         for j in range(max(1, parts - 1)):
+            floor = np.exp(min(log_floor - scale, 700.0))
+            if floor == 0:
+                floor = -1.0  # too far below to tell: drop nothing for its bound
             if parts == 0:
                 kept, kept_left, kept_right, kept_merged = _values(f, share, plan, s, outside, floor, most, best_of)
             else:
@@ -96,10 +103,13 @@ def sweep(
                     total, limit, outside, floor, most, best_of, stop,
                 )  # fmt: skip
                 if stop[0] != 0:
-                    return False, no_values, no_states, 1.0, widest
+                    return False, no_values, no_states, np.inf, widest
             found = kept.shape[0]
-            if found == 0:
-                return True, no_values, no_states, floor, widest  # nothing above the floor
+            highest = kept.max() if found > 0 else 0.0
+            if highest == 0:
+                return True, no_values, no_states, log_floor, widest  # nothing above the floor
+            kept /= highest
+            scale += np.log(highest)
             widest = max(widest, found)
             if pointers + found > left.size:
                 left = _grown(left, pointers + found)
@@ -128,19 +138,19 @@ def sweep(
 
     # The root's vectors have one entry and come best first; by dominance no more than `best_of` stand for states.
     at, found = pointer_at[step_at[root_scope + 1] - 1], width[root_scope]
-    upper, count = floor, 0
+    upper, count = log_floor, 0
     for r in range(found):
         if merged[at + r] == 0:
             count += 1
         else:
-            upper = max(upper, vectors[vector_at[root_scope] + r])
+            upper = max(upper, np.log(vectors[vector_at[root_scope] + r]) + scale)
     values, states = np.zeros(count), np.zeros((count, variables), dtype=np.int32)
     count = 0
     chosen = np.zeros(n_scopes, dtype=np.int64)
     for r in range(found):
         if merged[at + r] != 0:
             continue
-        values[count] = vectors[vector_at[root_scope] + r]
+        values[count] = np.log(vectors[vector_at[root_scope] + r]) + scale
         stack[0], chosen[0] = root_scope, r
         depth = 1
         while depth > 0:
