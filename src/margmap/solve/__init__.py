@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from margmap.bayesnet.network import Network
 from margmap.circuit import Circuit, Name, Value
 from margmap.errors import QueryError
 from margmap.queries import log_value
@@ -35,7 +36,7 @@ METHODS: dict[str, str] = {
 
 
 def marginal_map(
-    circuit: Circuit,
+    circuit: Circuit | Network,
     query: Sequence[Name] | None,
     evidence: Mapping[Name, Value] | None = None,
     method: str = "auto",
@@ -54,6 +55,9 @@ def marginal_map(
     ``k`` asks for that many best states, in ``Result.top``. ``memory_limit`` is in bytes and holds for the solver's own
     tables: what does not fit becomes a gap. Further options belong to the method, such as ``heuristic="Pruned"`` of
     ``iterative``.
+
+    A :class:`~margmap.bayesnet.network.Network` in place of the circuit is compiled for this query first, within
+    ``max_edges``, or solved by ``elimination`` without a circuit where its hidden variables can be summed out first.
     """
     begun = time.perf_counter()
     if time_limit is not None and not (_is_real(time_limit) and time_limit > 0):
@@ -64,6 +68,11 @@ def marginal_map(
         raise QueryError(f"memory_limit={memory_limit!r}: give a positive number of bytes, or None")
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise QueryError(f"k={k!r}: give the number of states to find, at least 1")
+    if isinstance(circuit, Network):
+        from margmap.bayesnet.solve import network_map
+
+        given = {"k": k, "gap": gap, "memory_limit": memory_limit, **options}
+        return network_map(circuit, query, evidence, method, time_limit, **given)
     limits = Limits(time_limit, gap, memory_limit)
     _check_method(method, k, options)
     name = method

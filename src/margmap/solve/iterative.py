@@ -7,7 +7,6 @@ off one by one.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
@@ -117,7 +116,7 @@ class _Run:
         self.reduced, self.limits, self.heuristic = reduced, limits, heuristic
         self.regroup, self.climb, self.fix = regroup, climb, fix
         self.max_edges, self.on_iteration = max_edges, on_iteration
-        self.begun = time.perf_counter()
+        self.begun = limits.clock()
         # States that beat the incumbent by less than this may be lost; the upper bound reported allows for them.
         self.slack = limits.gap / 2
         self.trace: list[Iteration] = []
@@ -142,9 +141,9 @@ class _Run:
         return Outcome([state], max(self.log_upper, log_lower + self.slack), status, details)
 
     def _iterate(self, view: _View) -> _View:
-        at = time.perf_counter()
+        at = self.limits.clock()
         view, rounds = self._prune(view)
-        pruned_at = time.perf_counter()
+        pruned_at = self.limits.clock()
         pruned = self._sizes(view)
         if self._closed(view):
             self._record(at, pruned_at, rounds, pruned, -1, pruned)
@@ -258,7 +257,7 @@ class _Run:
         variable: int,
         after: Snapshot,
     ) -> None:
-        now = time.perf_counter()
+        now = self.limits.clock()
         name = self.reduced.names[variable] if variable >= 0 else None
         times = (pruned_at - begun, now - pruned_at, now - self.begun)
         row = Iteration(len(self.trace) + 1, *times, rounds, pruned, name, after)

@@ -66,11 +66,15 @@ class Limits:
         self.compiling = 0.0
         self._compiling_since: float | None = None
 
+    def clock(self) -> float:
+        """Seconds, not counting compilation; only differences mean anything."""
+        return time.perf_counter() - self.compiling
+
     def check(self) -> None:
         """Raise :class:`Stopped` if it is time to stop; solvers call it every few milliseconds of work."""
         if self.interrupted:
             raise Stopped("interrupted")
-        if self._compiling_since is None and time.perf_counter() >= self.deadline + self.compiling:
+        if self._compiling_since is None and self.clock() >= self.deadline:
             raise Stopped("time_limit")
 
     def not_counting_compilation(self) -> AbstractContextManager[None]:
@@ -135,6 +139,9 @@ class _Earlier(Limits):
     def __init__(self, limits: Limits, deadline: float) -> None:
         super().__init__(None, limits.gap, limits.memory)
         self.deadline, self._outer = deadline, limits
+
+    def clock(self) -> float:
+        return self._outer.clock()
 
     def check(self) -> None:
         self._outer.check()
