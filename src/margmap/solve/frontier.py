@@ -17,7 +17,7 @@ from margmap.reduce import Reduced
 from margmap.solve.bounds import find_deterministic, find_supports, output_bounds
 from margmap.solve.branch import Search
 from margmap.solve.incumbent import Incumbents, lower_bound_state
-from margmap.solve.plan import Plan, make_plan
+from margmap.solve.plan import Plan, make_plan, rounding_of
 from margmap.solve.result import Limits, Outcome, Status, Stopped
 from margmap.solve.sweep import sweep
 
@@ -58,7 +58,7 @@ def solve_planned(
     cardinality = reduced.cardinality
     bounds = output_bounds(flat, find_deterministic(flat, find_supports(flat, cardinality)))
     incumbents = Incumbents(flat, bounds, cardinality, limits, k)
-    slack = limits.gap / 2
+    slack = limits.gap / 4
     widest_allowed = _room(plan, limits) if max_width is None else max_width
     log_upper = bounds.log_upper  # of the states that are not incumbents
     rounds, widest, search_nodes = 0, 0, 0
@@ -95,7 +95,7 @@ def solve_planned(
         status = stopped.status
     best = [state for _, state in incumbents.ranked]
     details = {"rounds": rounds, "widest": widest, "search_nodes": search_nodes}
-    return Outcome(best, max(log_upper, incumbents.floor + slack), status, details)
+    return Outcome(best, max(log_upper, incumbents.floor + slack) + rounding_of(flat, plan), status, details)
 
 
 def _room(plan: Plan, limits: Limits) -> int:
