@@ -47,8 +47,8 @@ class Scopes(NamedTuple):
         """Which scopes have some of these variables."""
         flags = np.zeros(64 * self.bits.shape[1], dtype=np.bool_)
         flags[list(columns)] = True
-        met: NDArray[np.bool_] = (self.bits & np.packbits(flags, bitorder="little").view(np.uint64)).any(axis=1)
-        return met
+        common = self.bits & np.packbits(flags, bitorder="little").view(np.uint64)
+        return np.asarray(common.any(axis=1))
 
     def variables(self, node: int) -> list[int]:
         """The numbers of the variables below a node."""

@@ -71,6 +71,8 @@ def marginal_map(
     if isinstance(circuit, Network):
         from margmap.bayesnet.solve import network_map
 
+        if method != "elimination":
+            _check_method(method, k, {name: x for name, x in options.items() if name != "max_edges"})
         given = {"k": k, "gap": gap, "memory_limit": memory_limit, **options}
         return network_map(circuit, query, evidence, method, time_limit, **given)
     limits = Limits(time_limit, gap, memory_limit)

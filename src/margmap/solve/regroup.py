@@ -82,7 +82,7 @@ def _regroup(
                     items += 1
         groups = 1 if deterministic[n] else items
         if groups > 1 and items <= MOST_CHILDREN:
-            order = np.argsort(-item_weight[:items], kind="mergesort")
+            order = np.argsort(-item_weight[:items])
             groups = 0
             for i in order:
                 group[i] = groups
