@@ -1,4 +1,4 @@
-"""Random circuits to measure on: latent trees, which are structured and dense, and trees of sums without any structure."""
+"""Random circuits to measure on: latent trees, structured and dense, and trees of sums whose scopes cross."""
 
 from __future__ import annotations
 

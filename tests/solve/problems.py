@@ -14,7 +14,7 @@ from circuits import columns, fixed, random_circuit, random_instance
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, Parts, Variable, assemble
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from generators import latent_tree, partition_tree  # noqa: E402
+from generators import latent_tree, partition_tree
 
 TOLERANCE = 1e-9
 
@@ -49,7 +49,8 @@ def laminar(rng, variables=6, values=(2,), deterministic=False):
     def one(column, value=None):
         if value is not None:
             return parts.leaf(INDICATOR, column, [float(value)])
-        return parts.leaf(CATEGORICAL, column, log_weights(listed[column].cardinality))
+        logs = log_weights(listed[column].cardinality)
+        return parts.leaf(CATEGORICAL, column, (logs - np.logaddexp.reduce(logs)).tolist())
 
     def product(scope, given):
         return parts.product([node(block, given) for block in blocks(scope)])
@@ -87,6 +88,11 @@ def coins(rng, variables=7, components=4, spread=0.4):
 
 def _seed(rng):
     return int(rng.integers(1 << 30))
+
+
+def hard(variables=40, components=20):
+    """A mixture of coins so much alike that no solver finishes within seconds; its widest frontier explodes."""
+    return coins(np.random.default_rng(1), variables, components, spread=0.1)
 
 
 #: Circuits whose scopes form a tree, so that `frontier` takes them whatever the query.
@@ -146,6 +152,8 @@ def make(sort, seed):
     options = SORTS[sort]
     circuit = options(rng) if callable(options) else random_circuit(rng, **options)
     query, evidence = random_instance(rng, circuit)
+    while len(query) < 3 and rng.random() < 0.6:  # the fewer are asked for, the less there is to get wrong
+        query, evidence = random_instance(rng, circuit)
     ranked = naive.marginal_map(circuit, columns(circuit, query), fixed(circuit, evidence))
     return Problem(f"sort {sort!r}, seed {seed}", circuit, query, evidence, ranked)
 

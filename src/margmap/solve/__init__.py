@@ -105,7 +105,7 @@ def marginal_map(
         state=top[0].state,
         log_prob=top[0].log_prob,
         log_conditional=top[0].log_conditional,
-        log_upper=max(others, top[0].log_prob),
+        log_upper=max(others, top[0].log_prob + (2 * reduced.rounding if k > 1 else 0.0)),
         method=name,
         seconds=time.perf_counter() - begun - limits.compiling,
         top=tuple(top),

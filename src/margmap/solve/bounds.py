@@ -75,12 +75,18 @@ def edge_bounds(flat: Flat, bounds: Bounds) -> FloatArray:
 
 
 def conditional_bounds(
-    flat: Flat, bounds: Bounds, cardinality: IntArray, asked: Flags, check: Callable[[], None] | None = None
+    flat: Flat,
+    bounds: Bounds,
+    cardinality: IntArray,
+    asked: Flags,
+    check: Callable[[], None] | None = None,
+    tighten: bool = False,
 ) -> FloatArray:
     """For every value of the variables asked for, a bound of the root given it, relative to the root's output bound.
 
     One row a variable, padded with zeros. Each node carries the literals of its own scope only. On a large circuit this
-    takes several passes; ``check`` is called between them.
+    takes several passes; ``check`` is called between them. With ``tighten``, each node's own bound falls to what its
+    best-telling variable allows: the state has one of its values, so no state exceeds the largest of their bounds.
     """
     words = max(1, -(-cardinality.size // 64))
     ids, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words)
@@ -95,7 +101,9 @@ def conditional_bounds(
     for first, last in itertools.pairwise(windows):
         if check is not None:
             check()
-        _conditional_bounds(flat, bounds.deterministic, bounds.share, ids, bits, cardinality, first, last, result)
+        _conditional_bounds(
+            flat, bounds.deterministic, bounds.share, ids, bits, cardinality, first, last, tighten, result
+        )
     return result
 
 
@@ -222,8 +230,10 @@ def _conditional_bounds(
     cardinality: IntArray,
     first: int,
     last: int,
+    tighten: bool,
     result: FloatArray,
 ) -> None:
+    """``relative`` are bounds given a literal over the node's own bound, which is ``own`` times its output bound."""
     n_scopes = bits.shape[0]
     size = np.zeros(n_scopes, dtype=np.int64)  # literals of each scope in the window
     for s in range(n_scopes):
@@ -234,23 +244,44 @@ def _conditional_bounds(
     for n in range(f.kind.size):
         at[n + 1] = at[n] + size[ids[n]]
     relative = np.zeros(at[-1])
+    own = np.ones(f.kind.size)
     offset = np.zeros(cardinality.size, dtype=np.int64)  # where a variable's literals begin in the current scope
     for n in range(f.kind.size):
         width = size[ids[n]]
+        mine = at[n]
+        if f.kind[n] == PRODUCT:
+            for e in range(f.start[n], f.start[n + 1]):
+                own[n] *= own[f.child[e]]
+        elif f.kind[n] == SUM:
+            own[n] = 0.0
+            for e in range(f.start[n], f.start[n + 1]):
+                part = share[e] * own[f.child[e]]
+                own[n] = max(own[n], part) if deterministic[n] else own[n] + part
         if width == 0:
             continue
-        mine = at[n]
         if f.kind[n] == LEAF:
             relative[mine + f.value[n]] = 1.0
         elif f.kind[n] == SUM:
             for e in range(f.start[n], f.start[n + 1]):
-                other, part = at[f.child[e]], share[e]
+                other, part = at[f.child[e]], share[e] * own[f.child[e]]
                 if deterministic[n]:
                     for i in range(width):
                         relative[mine + i] = max(relative[mine + i], part * relative[other + i])
                 else:
                     for i in range(width):
                         relative[mine + i] += part * relative[other + i]
+            if tighten:
+                begin = mine
+                for v in range(first, last):
+                    if bits[ids[n], v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+                        most = 0.0
+                        for x in range(cardinality[v]):
+                            most = max(most, relative[begin + x])
+                        own[n] = min(own[n], most)
+                        begin += cardinality[v]
+            if own[n] > 0:
+                for i in range(width):
+                    relative[mine + i] = min(relative[mine + i] / own[n], 1.0)
         else:
             begin = mine
             for v in range(first, last):
@@ -271,5 +302,5 @@ def _conditional_bounds(
     for v in range(first, last):
         if bits[ids[f.kind.size - 1], v >> 6] >> np.uint64(v & 63) & np.uint64(1):
             for x in range(cardinality[v]):
-                result[v, x] = relative[root + x]
+                result[v, x] = relative[root + x] * own[f.kind.size - 1]
             root += cardinality[v]

@@ -32,6 +32,9 @@ from margmap.solve.prune import choose_by_bounds, keep_without, undecided
 from margmap.solve.regroup import regroup
 from margmap.solve.result import Limits, Outcome, Status, Stopped, floor_of
 
+# A state this many nats below what is to beat is worth climbing from.
+PROMISING = 1.0
+
 # Another round of pruning is worth it if the last one took at least this part of the edges away.
 WORTHWHILE = 0.05
 
@@ -116,6 +119,9 @@ class Search:
         )
         slack = self._limits.gap / 2
         log_upper = -np.inf
+        with suppress(Stopped):
+            first = lower_bound_state(whole.flat, whole.bounds.deterministic, self._cardinality.size)
+            incumbents.offer(first, climb=True)
         todo = [(whole.log_upper, whole)]
         while todo:
             log_bound, view = todo.pop()
@@ -188,7 +194,9 @@ class Search:
         incumbents = Incumbents(view.flat, view.bounds, self._cardinality, self._limits)
         with suppress(Stopped):  # the state found by then is kept; the caller looks at the limits next
             first = lower_bound_state(view.flat, view.bounds.deterministic, self._cardinality.size)
-            incumbents.offer(first, climb=True)
+            incumbents.offer(first, climb=False)
+            if incumbents.best[1] + view.log_factor > threshold - PROMISING:
+                incumbents.offer(first, climb=True)
         state, log_value = incumbents.best
         log_value += view.log_factor
         return best._replace(state=state, log_value=log_value) if log_value > threshold else best
@@ -196,7 +204,7 @@ class Search:
     def _prune(self, view: _View, floor: float) -> tuple[_View, FloatArray]:
         """Without the literals and edges that cannot rise above the floor; also the bounds of all literals."""
         asked = undecided(view.supports, self._cardinality.size)
-        relative = conditional_bounds(view.flat, view.bounds, self._cardinality, asked)
+        relative = conditional_bounds(view.flat, view.bounds, self._cardinality, asked, tighten=True)
         inside = np.arange(relative.shape[1]) < self._cardinality[:, None]
         keep = keep_without(view.flat, (relative <= floor) & inside & asked[:, None])
         keep &= edge_bounds(view.flat, view.bounds) > floor

@@ -78,8 +78,10 @@ def solve_planned(
                 _, _, states, upper, wide = limits.run(work)
             rounds, widest = rounds + 1, max(widest, int(wide))
             for state in states:
-                incumbents.offer(state, climb=k == 1)
+                incumbents.offer(state, climb=False)
             log_upper = min(log_upper, max(upper + bounds.log_upper, incumbents.floor + slack))
+            if k == 1 and log_upper > incumbents.floor + slack:
+                incumbents.offer(incumbents.best[0], climb=True)
             if width >= BRANCH_FROM and k == 1 and log_upper > incumbents.floor + slack:
                 # As long as the sweeps took so far, see whether a search comes to an end sooner.
                 search = Search(cardinality, limits.until(2 * limits.clock() - begun))

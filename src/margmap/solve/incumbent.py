@@ -108,25 +108,43 @@ def _extract(f: Flat, share: FloatArray, state: IntArray) -> None:
 
 @kernel
 def _climb(f: Flat, state: IntArray, flips: int) -> float:
-    """Up to ``flips`` times change the one variable that gains most; the log value of ``state``, changed in place.
+    """Up to ``flips`` times change variables so that the value rises; the log value of ``state``, changed in place.
 
     The circuit is linear in the indicators of each variable, so the root's derivative by an indicator is the value of
-    the state with that variable changed: one pass down gives all flips.
+    the state with that variable changed: one pass down gives all flips. All that gain are made at once if together they
+    gain more than the best alone, otherwise the best alone.
     """
     n_nodes = f.kind.size
     value, log_scale, slope = np.zeros(n_nodes), np.zeros(n_nodes), np.zeros(n_nodes)
-    for step in range(flips + 1):
-        _evaluate(f, state, value, log_scale)
-        if step == flips or value[n_nodes - 1] == 0:
+    best_gain, best_value = np.zeros(state.size), np.zeros(state.size, dtype=np.int32)
+    before = state.copy()
+    _evaluate(f, state, value, log_scale)
+    for _ in range(flips):
+        if value[n_nodes - 1] == 0:
             break
+        current = np.log(value[n_nodes - 1]) + log_scale[n_nodes - 1]
         _differentiate(f, value, log_scale, slope)
-        best, gain = -1, 1 + 1e-12
+        best_gain[:] = 1 + 1e-12
+        best_value[:] = -1
         for n in range(n_nodes):
-            if f.kind[n] == LEAF and slope[n] > gain:
-                best, gain = n, slope[n]
-        if best < 0:
+            if f.kind[n] == LEAF and slope[n] > best_gain[f.var[n]]:
+                best_gain[f.var[n]] = slope[n]
+                best_value[f.var[n]] = f.value[n]
+        best = np.argmax(best_gain)
+        if best_value[best] < 0:
             break
-        state[f.var[best]] = f.value[best]
+        before[:] = state
+        gaining = 0
+        for v in range(state.size):
+            if best_value[v] >= 0:
+                state[v] = best_value[v]
+                gaining += 1
+        _evaluate(f, state, value, log_scale)
+        root = value[n_nodes - 1]
+        if gaining > 1 and (root == 0 or np.log(root) + log_scale[n_nodes - 1] < current + np.log(best_gain[best])):
+            state[:] = before
+            state[best] = best_value[best]
+            _evaluate(f, state, value, log_scale)
     root = value[n_nodes - 1]
     return np.log(root) + log_scale[n_nodes - 1] if root > 0 else -np.inf
 

@@ -189,9 +189,11 @@ class _Run:
         if not asked.any():
             return 0, view
         relative = conditional_bounds(view.flat, view.bounds, cardinality, asked, self.limits.check)
-        inside = np.arange(relative.shape[1]) < cardinality[:, None]
         if self.fix:
-            hopeless = (relative <= self._threshold(view)) & inside & asked[:, None]
+            # The tightened bounds fix more; for the choice those that the split will really have do better.
+            tight = conditional_bounds(view.flat, view.bounds, cardinality, asked, self.limits.check, tighten=True)
+            inside = np.arange(relative.shape[1]) < cardinality[:, None]
+            hopeless = (tight <= self._threshold(view)) & inside & asked[:, None]
             keep = keep_without(view.flat, hopeless)
             if not keep.all():
                 view = self._smaller(view, keep)
