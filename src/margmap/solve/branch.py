@@ -15,7 +15,7 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from margmap.circuit import PRODUCT, FloatArray, IntArray
-from margmap.flat import Flat, rebuild
+from margmap.flat import SMALLEST, Flat, rebuild
 from margmap.reduce import Reduced
 from margmap.solve.bounds import (
     Bounds,
@@ -164,15 +164,17 @@ class Search:
                 threshold = max(threshold, best.log_value)
             if view.log_upper <= threshold + slack:
                 return best._replace(log_upper=threshold + slack)
-            if self._stopped():
+            if self._stopped() or not undecided(view.supports, self._cardinality.size).any():
                 return best._replace(log_upper=view.log_upper)
             if view.flat.kind[-1] == PRODUCT:
                 return (yield from self._factors(view, best, threshold, slack))
             edges = view.flat.num_edges
             floor = floor_of(threshold + slack - view.log_upper)
             smaller, relative = self._prune(view, floor)
-            if smaller.flat.num_edges > (1 - WORTHWHILE) * edges:
-                return (yield from self._branch(view, relative, best, threshold, slack))
+            shrunk = smaller.flat.num_edges <= (1 - WORTHWHILE) * edges
+            if not shrunk and undecided(smaller.supports, self._cardinality.size).any():
+                log_bounds = np.log(np.maximum(relative, SMALLEST)) + view.log_upper
+                return (yield from self._branch(smaller, relative, log_bounds, best, threshold, slack))
             view = smaller
 
     def _view(self, flat: Flat, log_factor: float) -> _View:
@@ -235,14 +237,18 @@ class Search:
             done += log_factor + found.log_value
         return Found(state, done, done + slack)
 
-    def _branch(self, view: _View, relative: FloatArray, best: Found, threshold: float, slack: float) -> _Search:
-        """Branch on one variable, its better values first."""
+    def _branch(
+        self, view: _View, relative: FloatArray, log_bounds: FloatArray, best: Found, threshold: float, slack: float
+    ) -> _Search:
+        """Branch on one variable, its better values first; both sorts of bounds are by variable and value."""
         asked = undecided(view.supports, self._cardinality.size)
         floor = floor_of(threshold + slack - view.log_upper)
         variable = choose_by_bounds(relative, self._cardinality, asked, floor)
         values = [x for x in np.argsort(-relative[variable]) if relative[variable, x] > 0]
         log_upper = -np.inf
         for i, x in enumerate(values):
+            if log_bounds[variable, x] <= threshold + slack:
+                break
             flat, log_factor = rebuild(view.flat, _fixed(view.flat, relative, variable, int(x)))
             log_factor += view.log_factor
             found = yield _Problem(flat, threshold - log_factor, slack)
@@ -250,7 +256,7 @@ class Search:
                 threshold = found.log_value + log_factor
                 best = Found(found.state, threshold, threshold)
             if self._status != "optimal":
-                open_values = [float(np.log(relative[variable, y])) + view.log_upper for y in values[i + 1 :]]
+                open_values = log_bounds[variable, values[i + 1 :]].tolist()
                 log_upper = max(found.log_upper + log_factor, *open_values, -np.inf)
                 break
         return best._replace(log_upper=max(log_upper, threshold + slack))
