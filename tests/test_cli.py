@@ -94,7 +94,18 @@ def test_version_and_help() -> None:
     for flag in ("-h", "--help"):
         run = Run(flag)
         assert run.code == 0
-        for command in ("info", "convert", "marginal", "likelihood", "sample", "solve", "plot", "demo"):
+        for command in (
+            "info",
+            "convert",
+            "marginal",
+            "likelihood",
+            "sample",
+            "solve",
+            "plot",
+            "learn",
+            "datasets",
+            "demo",
+        ):
             assert command in run.out
             assert Run(command, flag).code == 0
     assert "--instance" in Run("solve", "-h").out
@@ -312,14 +323,17 @@ def test_long_tables_are_cut(tmp_path: Path) -> None:
     assert len(run.out.splitlines()) == 1 + 1 + 40 + 1
 
 
-def test_demo() -> None:
+def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     run = Run("demo")
     assert run.code == 0
-    assert "43.8 %" in run.out
-    assert "24.6 %" in run.out
+    assert "marginal MAP" in run.out
     assert "proven optimal" in run.out
-    answer = Run("demo", "--json").json
-    assert answer["marginal_map"]["log_conditional"] > answer["projected_mpe"]["log_conditional"]
+    assert (tmp_path / "margmap-demo.png").read_bytes().startswith(b"\x89PNG")
+    answer = Run("demo", "--json", "-o", "other.png").json
+    assert (tmp_path / "other.png").exists()
+    for digit in answer["digits"]:
+        assert digit["marginal_map"]["log_conditional"] > digit["projected_mpe"]["log_conditional"]
 
 
 # What can go wrong.
@@ -687,3 +701,69 @@ def test_a_terminal_sees_the_bounds_close(overlapping: Path) -> None:
     assert "Solving ..." in text
     assert "<= log p <=" in text
     assert " edges" in text
+
+
+def test_solve_for_the_best_few() -> None:
+    question = ["-q", "illness,course", "-e", "season=winter,age=senior", "--top", 3]
+    answer = Run("solve", CLINIC, *question, "--json").json
+    assert set(answer) == {*SOLVE_KEYS, "top"}
+    assert [set(one) for one in answer["top"]] == [{"state", "log_prob", "log_conditional"}] * 3
+    assert answer["top"][0] == {key: answer[key] for key in ("state", "log_prob", "log_conditional")}
+    logs = [one["log_prob"] for one in answer["top"]]
+    assert logs == sorted(logs, reverse=True)
+    assert len({tuple(one["state"].items()) for one in answer["top"]}) == 3
+    run = Run("solve", CLINIC, *question)
+    assert run.code == 0
+    ranks = [line.split() for line in run.out.splitlines() if line[:1] in tuple("123")]
+    assert [row[0] for row in ranks] == ["1", "2", "3"]
+    assert [float(row[1]) for row in ranks] == pytest.approx(logs, abs=1e-6)
+    other = answer["top"][1]["state"]
+    for name, value in other.items():
+        assert (f"{name}={value}" in run.out) == (value != answer["state"][name])
+    assert [one["state"] for one in Run("solve", CLINIC, *question, "-m", "brute", "--json").json["top"]] == [
+        one["state"] for one in answer["top"]
+    ]
+
+
+def test_more_states_than_there_are(small: Path) -> None:
+    run = Run("solve", small, "-q", "a", "--top", 9)
+    assert run.code == 0
+    assert "there are no others: all other states have probability 0" in run.out
+    assert len(Run("solve", small, "-q", "a", "--top", 9, "--json").json["top"]) == 2
+    stopped = Run("solve", CLINIC, "--top", 3, "-m", "brute", "--time-limit", 1e-9)
+    assert stopped.code == 3
+    assert "there may be better states than the last of these" in stopped.out
+
+
+def test_memory_limit(small: Path, tmp_path: Path) -> None:
+    for limit in ("500M", "1.5G", "64k", "100", "2 GiB", "7mb"):
+        assert Run("solve", small, "--memory-limit", limit, "--json").json["status"] == "optimal"
+    for limit in ("", "M", "-5M", "0", "0.1", "lots", "1e9", "5T", "1_0", "nan", "٣"):
+        refused("solve", small, f"--memory-limit={limit}", naming=["--memory-limit", "500M"])
+    variables = [mm.Variable(i) for i in range(40)]
+    mixture = 0.05 * math.prod((mm.bernoulli(v, 0.5) for v in variables[1:]), start=mm.bernoulli(variables[0], 0.5))
+    for k in range(19):
+        rest = (mm.bernoulli(v, 0.5 + 0.09 * math.sin(7 * k + i * i)) for i, v in enumerate(variables[1:]))
+        mixture = mixture + 0.05 * math.prod(rest, start=mm.bernoulli(variables[0], 0.5))
+    mm.save(mm.circuit_of(mixture, variables), tmp_path / "wide.json")
+    run = Run("solve", tmp_path / "wide.json", "--memory-limit", "100K")
+    assert run.code == 3
+    assert "stopped (memory limit): a better state can have at most" in run.out
+
+
+def test_verbose_says_which_method_was_chosen_and_why(small: Path) -> None:
+    run = Run("solve", small, "-v")
+    assert run.code == 0
+    assert run.err.startswith("chose frontier: the circuit is structured-decomposable: ")
+    assert "rounds: " in run.err
+    assert "why" not in run.err
+    assert "chose" not in Run("solve", small, "-v", "-m", "branch").err
+    assert Run("solve", small, "-v", "-m", "branch").err.startswith("search_nodes: ")
+
+
+def test_bad_tops_are_refused(small: Path) -> None:
+    refused("solve", small, "--top", 2, "-m", "iterative", naming=["'iterative' finds one state only"])
+    for top in (0, -1, "many"):
+        run = Run("solve", small, "--top", top)
+        assert (run.code, run.out) == (2, "")
+        assert "Usage" in run.err

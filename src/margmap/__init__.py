@@ -11,9 +11,15 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from margmap import learn as learn
     from margmap import plot as plot
+    from margmap.bayesnet import Network as Network
+    from margmap.bayesnet import compile as compile
+    from margmap.bayesnet import from_pgmpy as from_pgmpy
+    from margmap.bayesnet import load_network as load_network
     from margmap.circuit import Circuit as Circuit
     from margmap.circuit import Variable as Variable
+    from margmap.errors import DataError as DataError
     from margmap.errors import FormatError as FormatError
     from margmap.errors import ImpossibleEvidenceError as ImpossibleEvidenceError
     from margmap.errors import LimitError as LimitError
@@ -49,10 +55,12 @@ __version__ = "0.1.0"
 
 # Where each public name lives. They are imported when first used: `import margmap` itself loads nothing heavy.
 _HOME = {
+    "margmap.bayesnet": "Network compile from_pgmpy load_network",
     "margmap.expression": "Expression bernoulli binomial categorical circuit_of gaussian indicator",
     "margmap.circuit": "Circuit Variable",
     "margmap.errors": (
-        "FormatError ImpossibleEvidenceError LimitError MargmapError MissingExtraError QueryError StructureError"
+        "DataError FormatError ImpossibleEvidenceError LimitError MargmapError MissingExtraError QueryError "
+        "StructureError"
     ),
     "margmap.io": "load save",
     "margmap.queries": "log_conditional log_likelihood log_marginal posteriors sample",
@@ -63,7 +71,7 @@ _HOME = {
     "margmap.vtree": "Vtree vtree_of",
 }
 # Modules that are used by their own name, such as `margmap.plot.trace`.
-_SUBMODULES = ("plot",)
+_SUBMODULES = ("learn", "plot")
 _MODULE = {name: module for module, names in _HOME.items() for name in names.split()}
 __all__ = sorted(_MODULE)
 

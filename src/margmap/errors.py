@@ -29,6 +29,10 @@ class ImpossibleEvidenceError(QueryError):
     """The evidence has probability 0, so nothing can be conditioned on it."""
 
 
+class DataError(QueryError, ValueError):
+    """Data to learn from, or an option of a learner, cannot be used; the message names the row and the column."""
+
+
 class LimitError(MargmapError):
     """The request is larger than this method or a limit allows."""
 

@@ -18,6 +18,7 @@ import typer
 
 from margmap.cli.inputs import (
     method_parameters,
+    parse_bytes,
     parse_evidence,
     parse_names,
     parse_options,
@@ -30,6 +31,7 @@ from margmap.cli.output import (
     print_json,
     print_result,
     print_table,
+    print_top,
     printable,
     progress,
     proof,
@@ -38,7 +40,8 @@ from margmap.cli.output import (
 from margmap.errors import MargmapError, QueryError
 
 if TYPE_CHECKING:
-    from margmap.circuit import Circuit, FloatArray, Variable
+    from margmap.bayesnet import Network
+    from margmap.circuit import Circuit, FloatArray, Name, Value, Variable
 
 __all__ = ["app", "main"]
 
@@ -47,7 +50,16 @@ UNEXPECTED, BAD_INPUT, STOPPED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 130, 141
 
 P = ParamSpec("P")
 
-Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A circuit: .psdd .jpc .spn .ac .json, each also .gz.")]
+Model = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL", help="A circuit (.psdd .jpc .spn .ac .json) or a network (.bif .uai .xmlbif), also .gz."
+    ),
+]
+MaxEdges = Annotated[
+    int | None,
+    typer.Option("--max-edges", metavar="N", min=1, help="How large a circuit a network may be compiled to."),
+]
 Format = Annotated[
     str | None, typer.Option("--format", metavar="F", help="The model's format, where its name does not say it.")
 ]
@@ -126,7 +138,11 @@ def _fail(error: Exception, message: str, code: int) -> NoReturn:
 
 @_command
 def info(model: Model, format: Format = None, json: Json = False) -> None:
-    """Show the size of a circuit and its structural properties."""
+    """Show the size of a circuit and its structural properties; of a network, what compiling it would take."""
+    network = _load_network(model, format)
+    if network is not None:
+        _network_info(model, network, json)
+        return
     circuit = _load(model, format)
     with spinner("Checking the structure ..."):
         facts = _facts(circuit)
@@ -157,16 +173,19 @@ def convert(
     ] = None,
     smooth: Annotated[bool, typer.Option("--smooth", help="Make the circuit smooth first.")] = False,
     normalise: Annotated[bool, typer.Option("--normalise", help="Make all weights add up to 1 first.")] = False,
+    max_edges: MaxEdges = None,
     json: Json = False,
 ) -> None:
-    """Rewrite a circuit in another format. To .vtree, write the vtree that a structured circuit follows."""
+    """Rewrite a circuit in another format, or compile a network. To .vtree, write the vtree that a circuit follows."""
+    network = _load_network(source, source_format)
+    compiled = None if network is None else _compile(network, max_edges)
     with spinner(f"Converting {source} ..."):
         from margmap import structure
         from margmap.circuit import Circuit
         from margmap.io import load, save
         from margmap.vtree import vtree_of
 
-        value = load(source, source_format)
+        value = load(source, source_format) if compiled is None else compiled
         if isinstance(value, Circuit):
             value = structure.smooth(value) if smooth else value
             value = structure.normalise(value) if normalise else value
@@ -192,11 +211,12 @@ def marginal(
         bool, typer.Option("--posteriors", help="Also print p(X = x | evidence) for every variable.")
     ] = False,
     format: Format = None,
+    max_edges: MaxEdges = None,
     json: Json = False,
 ) -> None:
     """Compute the log-probability of evidence, and what follows from it for other variables."""
     observed, asked = parse_evidence("--evidence", evidence or []), parse_evidence("--target", target or [])
-    circuit = _load(model, format)
+    circuit = _load(model, format, max_edges)
     with spinner("Evaluating ..."):
         from margmap import queries
 
@@ -234,10 +254,11 @@ def likelihood(
         bool, typer.Option("--per-row", help="Print the log-likelihood of each row instead of the mean.")
     ] = False,
     format: Format = None,
+    max_edges: MaxEdges = None,
     json: Json = False,
 ) -> None:
     """Compute the mean log-likelihood of data."""
-    circuit = _load(model, format)
+    circuit = _load(model, format, max_edges)
     with spinner(f"Reading {rows} ..."):
         matrix = read_rows(rows)
     with spinner("Evaluating ..."):
@@ -264,11 +285,12 @@ def sample(
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write there, not to stdout.")
     ] = None,
     format: Format = None,
+    max_edges: MaxEdges = None,
     json: Json = False,
 ) -> None:
     """Draw rows from p(. | evidence), as comma-separated numbers in the order of the model's variables."""
     observed = parse_evidence("--evidence", evidence or [])
-    circuit = _load(model, format)
+    circuit = _load(model, format, max_edges)
     with spinner("Sampling ..."):
         from margmap import queries
 
@@ -303,6 +325,13 @@ def solve(
     gap: Annotated[
         float | None, typer.Option("--gap", metavar="G", help="Stop once the bounds are this close, in nats.")
     ] = None,
+    top: Annotated[
+        int | None, typer.Option("--top", metavar="K", min=1, help="Find the K best states instead of the best one.")
+    ] = None,
+    memory_limit: Annotated[
+        str | None,
+        typer.Option("--memory-limit", metavar="N", help="Bytes for the solver's tables, such as 500M (K, M or G)."),
+    ] = None,
     instance: Annotated[
         Path | None,
         typer.Option(
@@ -323,6 +352,16 @@ def solve(
         Path | None,
         typer.Option("--trace", metavar="FILE.csv", help="Write one row for each iteration of the method there."),
     ] = None,
+    evid: Annotated[
+        Path | None, typer.Option("--evid", metavar="FILE.evid", help="Evidence in the UAI competitions' format.")
+    ] = None,
+    query_file: Annotated[
+        Path | None, typer.Option("--query-file", metavar="FILE.query", help="Query in the same format.")
+    ] = None,
+    uai_files: Annotated[
+        bool, typer.Option("--uai-files", help="Both from the files beside X.uai: X.uai.evid and X.uai.query.")
+    ] = False,
+    max_edges: MaxEdges = None,
     format: Format = None,
     json: Json = False,
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on stderr what the solver did.")] = False,
@@ -339,7 +378,22 @@ def solve(
     options = _method_options(method, option or [], trace)
     if gap is not None:
         options["gap"] = gap
-    circuit, load_seconds = _timed_load(model, format)
+    if top is not None:
+        options["k"] = top
+    if memory_limit is not None:
+        options["memory_limit"] = parse_bytes("--memory-limit", memory_limit)
+    begun = time.perf_counter()
+    network = _load_network(model, format)
+    circuit: Circuit | Network
+    if network is not None:
+        circuit, load_seconds = network, time.perf_counter() - begun
+        if max_edges is not None:
+            options["max_edges"] = max_edges
+        asked, observed = _uai_instance(model, network, evid, query_file, uai_files, asked, observed)
+    elif evid is not None or query_file is not None or uai_files:
+        raise typer.BadParameter("--evid, --query-file and --uai-files are for networks (.uai, .bif)")
+    else:
+        circuit, load_seconds = _timed_load(model, format)
     with spinner("Solving ...") as show:
         from margmap.solve import marginal_map
 
@@ -352,15 +406,20 @@ def solve(
 
         write_lines(trace, trace_lines(result.trace))
     if json:
-        print_json({**result.to_dict(), "load_seconds": load_seconds})
+        ranked = {} if top is None else {"top": [one._asdict() for one in result.top]}
+        print_json({**result.to_dict(), **ranked, "load_seconds": load_seconds})
     else:
         if asked is None:
             print("No query given: the most probable explanation (MPE), all variables that are not observed.")
         print_result(result)
+        if top is not None:
+            print_top(result, top)
         print(f"method {result.method}, {result.seconds:.3g} s, and {load_seconds:.3g} s to load the model")
     if verbose:
+        if "why" in result.details:
+            print(f"chose {result.method}: {result.details['why']}", file=sys.stderr)
         for key, value in result.details.items():
-            if key != "trace":
+            if key not in ("trace", "why"):
                 print(f"{key}: {printable(str(value))}", file=sys.stderr)
     if result.status != "optimal":
         raise typer.Exit(STOPPED)
@@ -387,37 +446,156 @@ def plot(
 
 
 @_command
-def demo(json: Json = False) -> None:
-    """Show on a bundled model what marginal MAP is for: the exact answer beside the one MPE would suggest."""
-    with spinner("Loading ..."):
-        from margmap.demo import EVIDENCE, QUERY, compare, load_model
+def learn(
+    data: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DATA",
+            help="Comma-separated whole numbers from 0, .gz or not, without a header; or the name of a dataset.",
+        ),
+    ],
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="MODEL", help="The circuit to write, such as model.psdd.")
+    ],
+    valid: Annotated[
+        Path | None, typer.Option("--valid", metavar="FILE", help="Rows that decide which circuit is the best.")
+    ] = None,
+    time_limit: Annotated[
+        float | None, typer.Option("--time-limit", metavar="S", min=0, help="Stop after this many seconds.")
+    ] = None,
+    max_edges: Annotated[
+        int | None, typer.Option("--max-edges", metavar="N", min=1, help="Stop when the circuit is this large.")
+    ] = None,
+    iterations: Annotated[
+        int | None, typer.Option("--iterations", metavar="N", min=0, help="Stop after this many splits.")
+    ] = None,
+    patience: Annotated[
+        int, typer.Option("--patience", metavar="N", min=0, help="Stop after this many splits that did not help.")
+    ] = 1000,
+    tries: Annotated[
+        int, typer.Option("--tries", metavar="N", min=1, help="How many variables to try for each split.")
+    ] = 8,
+    components: Annotated[
+        int, typer.Option("--components", metavar="K", min=1, help="Then fit a mixture of K on the structure.")
+    ] = 1,
+    seed: Annotated[int, typer.Option("--seed", min=0, help="For random choices.")] = 0,
+    resume: Annotated[
+        Path | None, typer.Option("--resume", metavar="MODEL", help="Go on from a circuit that was learned before.")
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The folder of the datasets, or set MARGMAP_DATA.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Learn a circuit from rows (Strudel). Ctrl-C ends early and writes the best circuit so far."""
+    from margmap.cli import learning
 
-        circuit = load_model()
-    with spinner("Solving ..."):
-        found = compare(circuit)
+    train, checked = learning.read_data(data, valid, folder)
+    learning.check_output(output, train)
+    found = learning.run(
+        train, checked, resume, time_limit, max_edges, iterations=iterations, patience=patience, tries=tries, seed=seed
+    )
+    circuit, train_mean, valid_mean = found.circuit, found.best.train, found.best.valid
+    if components > 1 and found.reason != "interrupted":
+        circuit = learning.mix(train, checked, found, components, seed)
+        train_mean, valid_mean = (learning.mean_likelihood(circuit, rows) for rows in (train, checked))
+    with spinner(f"Writing {output} ..."):
+        from margmap.io import save
+
+        save(circuit, output)
     if json:
-        print_json(found.to_dict())
+        print_json(
+            {
+                "output": str(output),
+                "reason": found.reason,
+                "iterations": found.last.iteration,
+                "best_iteration": found.best.iteration,
+                "train": train_mean,
+                "valid": valid_mean,
+                "nodes": circuit.num_nodes,
+                "edges": circuit.num_edges,
+                "seconds": found.last.seconds,
+            }
+        )
+    else:
+        checked_text = "" if math.isnan(valid_mean) else f", valid {valid_mean:.6f}"
+        print(f"wrote {printable(str(output))}: {circuit!r}")
+        print(f"mean log-likelihood: train {train_mean:.6f}{checked_text}")
+        print(
+            f"ended by {found.reason.replace('_', ' ')} after {found.last.iteration} splits, "
+            f"{found.last.seconds:.3g} s; the circuit is that after {found.best.iteration}"
+        )
+    if found.reason == "interrupted":
+        raise typer.Exit(STOPPED)
+
+
+@_command
+def datasets(
+    download: Annotated[
+        list[str] | None,
+        typer.Option("--download", metavar="NAME", help="Get a dataset that is not there, or all; may be repeated."),
+    ] = None,
+    folder: Annotated[
+        Path | None, typer.Option("--data", metavar="DIR", help="The folder of the datasets, or set MARGMAP_DATA.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List the twenty datasets that learners are compared on, and which of them are in a folder; or download them."""
+    from margmap.cli import learning
+
+    written = learning.fetch(download, folder) if download else []
+    place = folder or (Path(os.environ["MARGMAP_DATA"]) if os.environ.get("MARGMAP_DATA") else None)
+    rows = learning.listing(place)
+    if json:
+        answer: dict[str, Any] = {"folder": None if place is None else str(place), "datasets": rows}
+        print_json(answer | ({"written": [str(path) for path in written]} if download else {}))
         return
-    best, rest = found.marginal_map, len(circuit.variables) - len(QUERY) - len(EVIDENCE)
-    seen = " and ".join(f"{name} = {value}" for name, value in EVIDENCE.items())
-    asked = " and ".join(map(str, QUERY))
-    print(f"A patient at the doctor's (an invented model of {len(circuit.variables)} variables).")
-    print(f"Known: {seen}. Asked: the most likely {asked}; the other {rest} variables are summed out.\n")
-    answers = [
-        ("marginal MAP (exact)", best.state, best.log_conditional),
-        ("MPE, cut down to these", found.projected, found.log_projected),
-    ]
-    print_table(
-        ("answer", *map(str, QUERY), "probability given what is known"),
-        [(title, *state.values(), _percent(log)) for title, state, log in answers],
-    )
-    print(f"\nmarginal MAP: {proof(best)}.")
+    for path in written:
+        print(f"wrote {printable(str(path))}")
+    learning.print_listing(rows)
+    if place is None:
+        print("Give --data DIR or set MARGMAP_DATA to see which are there; --download NAME gets one.")
+
+
+@_command
+def demo(
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FILE.png", help="Where to write the picture.")
+    ] = Path("margmap-demo.png"),
+    json: Json = False,
+) -> None:
+    """Complete half-hidden digits on a bundled model: exact marginal MAP beside what MPE would suggest."""
+    with spinner("Loading ..."):
+        from margmap import demo as digits
+
+        circuit, shown = digits.load_digits(), digits.held_out()
+    with spinner("Solving ..."):
+        found = [digits.complete_digit(circuit, digit) for digit in shown]
+    pictures = [digits.panels(digit, answer) for digit, answer in zip(shown, found, strict=True)]
+    digits.write_picture(pictures, output)
+    if json:
+        rows = [{"label": d.label, **answer.to_dict()} for d, answer in zip(shown, found, strict=True)]
+        print_json({"model": digits.DIGITS_MODEL, "picture": str(output), "digits": rows})
+        return
+    asked, seen = len(found[0].query), len(found[0].evidence)
+    print(f"Handwritten digits, of which the upper half is seen (a learned model of {len(circuit.variables)} pixels).")
     print(
-        f"MPE is the one most likely description by all {len(found.mpe.state)} unknown variables "
-        f"({_percent(found.mpe.log_conditional)} of the patients).\n"
-        "A cold looks much the same in everybody, so its best description is a likely one. Flu shows itself in many\n"
-        "ways, each less likely, but there are more flu patients in all: only summing the descriptions up tells."
+        f"Asked: the most likely ink in the middle of the lower half ({asked} pixels); "
+        f"the {len(circuit.variables) - asked - seen} beside it are summed out."
     )
+    for picture, answer in zip(pictures[:3], found, strict=False):
+        print("\n" + "\n".join(digits.text(picture)))
+        best, other = answer.marginal_map, answer.log_projected
+        print(
+            f"probability of the middle given the upper half: marginal MAP {_percent(best.log_conditional)}, "
+            f"MPE's {_percent(other)}"
+        )
+        print(f"marginal MAP: {proof(best)}")
+    print(
+        "\nMPE is the single most likely lower half; its middle need not be the most likely one, which collects the\n"
+        "probability of every lower half that it is part of: only summing up tells."
+    )
+    print(f"All {len(shown)} digits: {printable(str(output))}")
 
 
 def _method_options(method: str, texts: list[str], trace: Path | None) -> dict[str, Any]:
@@ -433,8 +611,77 @@ def _method_options(method: str, texts: list[str], trace: Path | None) -> dict[s
         return parse_options(texts, method)
 
 
-def _load(path: Path, format: str | None) -> Circuit:
-    return _timed_load(path, format)[0]
+def _load(path: Path, format: str | None, max_edges: int | None = None) -> Circuit:
+    network = _load_network(path, format)
+    return _timed_load(path, format)[0] if network is None else _compile(network, max_edges)
+
+
+def _load_network(path: Path, format: str | None) -> Network | None:
+    """The network in a file, or None if its name says that it holds something else."""
+    if (format.lower().lstrip(".") if format is not None else _suffix(path)) not in ("bif", "uai", "xmlbif"):
+        return None
+    with spinner(f"Loading {path} ..."):
+        from margmap.bayesnet import load_network
+
+        return load_network(path, format)
+
+
+def _compile(network: Network, max_edges: int | None) -> Circuit:
+    with spinner("Compiling the network ...") as show:
+        from margmap.bayesnet import compile
+
+        def report(done: int, total: int) -> None:
+            filled = 30 * done // max(total, 1)
+            show(f"Compiling the network [{'=' * filled}{' ' * (30 - filled)}] {100 * done // max(total, 1)} %")
+
+        return compile(network, max_edges=max_edges, on_progress=report)
+
+
+def _network_info(model: Path, network: Network, json: bool) -> None:
+    with spinner("Looking for an elimination order ..."):
+        from margmap.bayesnet import predict
+
+        plan = predict(network)
+    facts = {
+        "kind": network.kind,
+        "variables": len(network.variables),
+        "factors": len(network.factors),
+        "parameters": network.num_parameters,
+        "width": plan.width,
+        "table_entries": plan.entries,
+        "largest_table": plan.largest,
+        "most_edges": plan.edges,
+        "order": plan.order,
+    }
+    if json:
+        print_json({"model": str(model), **facts})
+    else:
+        print_table(("", ""), [(name.replace("_", " "), value) for name, value in facts.items()])
+
+
+def _uai_instance(
+    model: Path,
+    network: Network,
+    evid: Path | None,
+    query_file: Path | None,
+    beside: bool,
+    asked: list[Name] | None,
+    observed: dict[Name, Value],
+) -> tuple[list[Name] | None, dict[Name, Value]]:
+    """Query and evidence, from the competition's files where those are named."""
+    from margmap.bayesnet import uai
+
+    if beside:
+        name = model.name[:-3] if model.name.lower().endswith(".gz") else model.name
+        evid = evid or model.with_name(f"{name}.evid")
+        query_file = query_file or model.with_name(f"{name}.query")
+    if (evid is not None and observed) or (query_file is not None and asked is not None):
+        raise typer.BadParameter("the query, or the evidence, is given twice: as an option and as a file")
+    if evid is not None:
+        observed = {network.names[v]: x for v, x in uai.read_evidence(evid, network).items()}
+    if query_file is not None:
+        asked = [network.names[v] for v in uai.read_query(query_file, network)]
+    return asked, observed
 
 
 def _timed_load(path: Path, format: str | None) -> tuple[Circuit, float]:

@@ -37,6 +37,15 @@ def parse_evidence(option: str, texts: Sequence[str]) -> dict[Name, Value]:
     return dict(_distinct(pairs, option))
 
 
+def parse_bytes(option: str, text: str) -> int:
+    """A number of bytes from ``500M`` or ``1.5G``; K, M and G are powers of 1024."""
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMG])I?)?B?", text.strip(), re.ASCII | re.IGNORECASE)
+    number = int(float(match[1]) * 1024 ** " KMG".index((match[2] or " ").upper())) if match else 0
+    if number < 1:
+        raise QueryError(f"{option} {text!r}: write a positive number of bytes, such as 500M or 2G")
+    return number
+
+
 def parse_options(texts: Sequence[str], method: str) -> dict[str, Any]:
     """Options of a method from ``--option heuristic=Pruned --option regroup=false``, of the type the method takes."""
     parameters = method_parameters(method)

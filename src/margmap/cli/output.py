@@ -45,6 +45,25 @@ def print_result(result: Result) -> None:
     print(proof(result))
 
 
+def print_top(result: Result, asked: int) -> None:
+    """The states after the best one, each by what it has different, and whether some could be missing."""
+    rows = [
+        (rank, f"{one.log_prob:.6f}", f"{math.exp(one.log_conditional):.6g}", _difference(result.state, one.state))
+        for rank, one in enumerate(result.top, 1)
+    ]
+    print_table(("rank", "log p(q, e)", "p(q | e)", "different from the best in"), rows)
+    if result.status != "optimal":
+        print("there may be better states than the last of these")
+    elif len(rows) < asked:
+        print("there are no others: all other states have probability 0")
+
+
+def _difference(best: Mapping[Any, Any], state: Mapping[Any, Any], most: int = 12) -> str:
+    """The values that are not those of the best state."""
+    changed = [f"{name}={value}" for name, value in state.items() if value != best[name]]
+    return ", ".join(changed[:most]) + (f", ... ({len(changed)} in all)" if len(changed) > most else "")
+
+
 def proof(result: Result) -> str:
     """What the bounds say, in one line."""
     from margmap.solve.result import TOLERANCE

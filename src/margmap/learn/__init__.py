@@ -1,0 +1,47 @@
+"""Circuits learned from data: Chow-Liu trees, Strudel, mixtures that share a structure, and scikit-learn estimators.
+
+>>> import margmap as mm
+>>> circuit = mm.learn.strudel(rows, valid=more_rows)  # doctest: +SKIP
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from margmap.learn.datasets import DATASETS as DATASETS
+    from margmap.learn.datasets import load_dataset as load_dataset
+    from margmap.learn.em import Mixture as Mixture
+    from margmap.learn.em import learn_mixture as learn_mixture
+    from margmap.learn.em import mixture as mixture
+    from margmap.learn.estimators import ChowLiu as ChowLiu
+    from margmap.learn.estimators import Strudel as Strudel
+    from margmap.learn.grow import Learned as Learned
+    from margmap.learn.grow import Progress as Progress
+    from margmap.learn.grow import learn_strudel as learn_strudel
+    from margmap.learn.grow import strudel as strudel
+    from margmap.learn.tree import chow_liu as chow_liu
+
+# Where each public name lives; no module has the name of a function, which would hide it.
+_HOME = {
+    "em": "Mixture learn_mixture mixture",
+    "estimators": "ChowLiu Strudel",
+    "datasets": "DATASETS load_dataset",
+    "grow": "Learned Progress learn_strudel strudel",
+    "tree": "chow_liu",
+}
+_MODULE = {name: module for module, names in _HOME.items() for name in names.split()}
+__all__ = sorted(_MODULE)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULE:
+        raise AttributeError(f"module 'margmap.learn' has no attribute {name!r}")
+    value = getattr(import_module(f"margmap.learn.{_MODULE[name]}"), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -1,0 +1,203 @@
+"""The learners as scikit-learn estimators. scikit-learn comes with ``pip install 'margmap[learn]'``."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from margmap.circuit import Circuit, FloatArray
+from margmap.errors import DataError, MissingExtraError
+from margmap.learn.grow import Learned, PickEdge, PickVariable, Prior, learn_strudel
+from margmap.learn.tree import Join, chow_liu
+from margmap.queries import log_likelihood, sample
+from margmap.vtree import Vtree, vtree_of
+
+try:
+    from sklearn.base import BaseEstimator, DensityMixin
+    from sklearn.utils import check_random_state
+    from sklearn.utils.validation import check_is_fitted, validate_data
+except ImportError as error:
+    raise MissingExtraError(
+        "the estimators need scikit-learn 1.6 or newer: pip install 'margmap[learn]'; "
+        "margmap.learn.chow_liu and margmap.learn.strudel work without it"
+    ) from error
+
+__all__ = ["ChowLiu", "Strudel"]
+
+E = TypeVar("E", bound="_Density")
+
+
+class _Density(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-learn has no types
+    """What both estimators do with a circuit once they have one."""
+
+    circuit_: Circuit
+
+    def score_samples(self, X: Any) -> FloatArray:
+        """The log-likelihood of each row."""
+        check_is_fitted(self)
+        return log_likelihood(self.circuit_, self._codes(X))
+
+    def score(self, X: Any, y: Any = None) -> float:
+        """The mean log-likelihood of the rows."""
+        return float(self.score_samples(X).mean())
+
+    def sample(self, n_samples: int = 1, random_state: Any = None) -> NDArray[np.int32]:
+        """Rows drawn from the circuit."""
+        check_is_fitted(self)
+        seed = int(check_random_state(random_state).randint(1 << 31))
+        return sample(self.circuit_, n_samples, seed=seed)
+
+    @property
+    def vtree_(self) -> Vtree:
+        """The vtree that the circuit follows."""
+        check_is_fitted(self)
+        return vtree_of(self.circuit_)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "circuit_")
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.categorical = True
+        tags.input_tags.positive_only = True
+        tags.input_tags.sparse = True
+        return tags
+
+    def _rows(self, X: Any) -> Any:
+        """What a learner takes: a frame as it is, for its names and texts, and anything else as a checked array."""
+        frame = hasattr(X, "iloc") and hasattr(X, "columns")
+        checked = validate_data(
+            self,
+            X,
+            dtype=None if frame else "numeric",
+            accept_sparse=["csr", "csc"],
+            ensure_all_finite=not frame,
+            ensure_non_negative=not frame,
+        )
+        return X if frame else checked
+
+    def _codes(self, X: Any) -> NDArray[Any]:
+        """Rows of numbers from 0, checked against the variables of the circuit."""
+        frame = hasattr(X, "iloc") and hasattr(X, "columns")
+        checked = validate_data(
+            self,
+            X,
+            reset=False,
+            dtype=None if frame else "numeric",
+            accept_sparse=["csr", "csc"],
+            ensure_all_finite=not frame,
+        )
+        rows = checked.toarray() if hasattr(checked, "toarray") else checked
+        if frame:
+            columns = []
+            for i, v in enumerate(self.circuit_.variables):
+                column = X.iloc[:, i]
+                columns.append([v.code(value) for value in column] if v.states else np.asarray(column))
+            rows = np.column_stack(columns)
+        cardinality = self.circuit_.cardinality
+        bad = ~((rows >= 0) & (rows < cardinality) & (rows == np.floor(rows)))
+        if bad.any():
+            row, column = (int(i) for i in np.argwhere(bad)[0])
+            raise DataError(
+                f"row {row}, column {column} (counted from 0): {rows[row, column]} is not a value from 0 to "
+                f"{int(cardinality[column]) - 1}, which the estimator was fitted on"
+            )
+        return np.asarray(rows)
+
+
+class ChowLiu(_Density):
+    """:func:`margmap.learn.chow_liu` as an estimator of densities; ``circuit_`` is the circuit.
+
+    >>> from margmap.learn import ChowLiu
+    >>> ChowLiu().fit([[0, 0], [1, 1], [1, 1]]).circuit_.names
+    (1, 2)
+    """
+
+    def __init__(self, alpha: float = 1.0, pseudocount: float = 1.0, join: Join = "balanced") -> None:
+        self.alpha = alpha
+        self.pseudocount = pseudocount
+        self.join = join
+
+    def fit(self, X: Any, y: Any = None) -> ChowLiu:
+        """Learn the circuit of the rows."""
+        rows = self._rows(X)
+        self.circuit_ = chow_liu(rows, alpha=self.alpha, pseudocount=self.pseudocount, join=self.join)
+        return self
+
+
+class Strudel(_Density):
+    """:func:`margmap.learn.learn_strudel` as an estimator of densities.
+
+    A part of the rows, ``validation_fraction``, chosen by ``random_state``, decides when to stop, unless ``fit`` is
+    given ``X_valid``. ``circuit_`` is the circuit, ``learned_`` tells how the run went.
+    """
+
+    def __init__(
+        self,
+        time_limit: float | None = None,
+        max_edges: int | None = None,
+        iterations: int | None = None,
+        patience: int | None = 1000,
+        validation_fraction: float = 0.1,
+        pick_edge: PickEdge = "eFLOW",
+        pick_variable: PickVariable = "vMI",
+        tries: int = 8,
+        min_gain: float | None = 0.0,
+        depth: int = 1,
+        alpha: float = 1.0,
+        pseudocount: float = 1.0,
+        prior: Prior = "parent",
+        strength: float = 10.0,
+        random_state: Any = 0,
+    ) -> None:
+        self.time_limit = time_limit
+        self.max_edges = max_edges
+        self.iterations = iterations
+        self.patience = patience
+        self.validation_fraction = validation_fraction
+        self.pick_edge = pick_edge
+        self.pick_variable = pick_variable
+        self.tries = tries
+        self.min_gain = min_gain
+        self.depth = depth
+        self.alpha = alpha
+        self.pseudocount = pseudocount
+        self.prior = prior
+        self.strength = strength
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None, X_valid: Any = None) -> Strudel:
+        """Learn the circuit of the rows."""
+        rows = self._rows(X)
+        if not 0 <= self.validation_fraction < 1:
+            raise DataError(f"validation_fraction must be from 0 and less than 1, not {self.validation_fraction!r}")
+        generator = check_random_state(self.random_state)
+        seed = int(generator.randint(1 << 31))
+        total = rows.shape[0]
+        aside = int(total * self.validation_fraction)
+        if X_valid is None and aside > 0:
+            order = generator.permutation(total)
+            take = rows.iloc.__getitem__ if hasattr(rows, "iloc") else rows.__getitem__
+            rows, X_valid = take(np.sort(order[aside:])), take(np.sort(order[:aside]))
+        self.learned_: Learned = learn_strudel(
+            rows,
+            X_valid,
+            time_limit=self.time_limit,
+            max_edges=self.max_edges,
+            iterations=self.iterations,
+            patience=self.patience,
+            seed=seed,
+            pick_edge=self.pick_edge,
+            pick_variable=self.pick_variable,
+            tries=self.tries,
+            min_gain=self.min_gain,
+            depth=self.depth,
+            alpha=self.alpha,
+            pseudocount=self.pseudocount,
+            prior=self.prior,
+            strength=self.strength,
+        )
+        self.circuit_ = self.learned_.circuit
+        return self
