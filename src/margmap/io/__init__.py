@@ -96,6 +96,8 @@ def _choose(path: Path, format: str | None) -> str:
     if suffixes and suffixes[-1] == ".gz":
         suffixes.pop()
     name = format.lower().lstrip(".") if format is not None else suffixes[-1][1:] if suffixes else ""
+    if name in ("bif", "uai", "xmlbif"):
+        raise FormatError("this is a network, not a circuit: read it with load_network, then compile it", path=path)
     if name not in _BY_NAME:
         known = ", ".join(f".{known}" for known in FORMATS)
         if format is not None:

@@ -1,0 +1,192 @@
+"""The Network value: discrete variables and tables, a Bayesian network or a Markov network."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from typing import Literal, NamedTuple, TypeAlias
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from margmap.circuit import FloatArray, Name, Value, Variable
+from margmap.errors import QueryError, StructureError
+
+Kind: TypeAlias = Literal["bayes", "markov"]
+
+#: A row of a conditional table may miss 1 by this much, from printed decimals; it is then divided by its sum.
+ROW_SLACK = 1e-6
+
+
+class Factor(NamedTuple):
+    """A table over some variables, one axis for each, in the order of ``scope`` (columns of ``Network.variables``)."""
+
+    scope: tuple[int, ...]
+    table: FloatArray
+
+
+class FactorError(StructureError):
+    """A table that cannot be right; ``factor`` is its number, so that a reader can name the line."""
+
+    def __init__(self, message: str, factor: int) -> None:
+        super().__init__(message)
+        self.factor = factor
+
+
+class Network:
+    """An immutable network of discrete variables: the product of its factors.
+
+    In a Bayesian network (``kind="bayes"``) every variable has one factor, p(variable | parents), with the variable on
+    the last axis. A Markov network's factors are any tables of numbers from 0 up, and their product need not sum to 1.
+    """
+
+    def __init__(
+        self, variables: Iterable[Variable], factors: Iterable[tuple[Sequence[int], ArrayLike]], kind: Kind = "bayes"
+    ) -> None:
+        self.variables = tuple(variables)
+        if kind not in ("bayes", "markov"):
+            raise StructureError(f"kind={kind!r}: a network is 'bayes' or 'markov'")
+        self.kind: Kind = kind
+        names: set[Name] = set()
+        for variable in self.variables:
+            if variable.continuous:
+                raise StructureError(f"variable {variable.name!r} is continuous: a network has discrete variables only")
+            if variable.name in names:
+                raise StructureError(f"variable {variable.name!r} is there twice")
+            names.add(variable.name)
+        checked = [self._checked(i, tuple(scope), table) for i, (scope, table) in enumerate(factors)]
+        if kind == "bayes":
+            _require_acyclic(self.variables, checked)
+            checked.sort(key=lambda factor: factor.scope[-1])
+        self.factors = tuple(checked)
+
+    def __repr__(self) -> str:
+        return f"Network({self.kind}, {len(self.variables)} variables, {self.num_parameters} parameters)"
+
+    @property
+    def num_parameters(self) -> int:
+        """The number of entries of all tables."""
+        return sum(factor.table.size for factor in self.factors)
+
+    @cached_property
+    def names(self) -> tuple[Name, ...]:
+        """The names of the variables, in column order."""
+        return tuple(variable.name for variable in self.variables)
+
+    @cached_property
+    def _position(self) -> dict[Name, int]:
+        by_text: dict[Name, int] = {str(name): i for i, name in enumerate(self.names)}
+        return by_text | {name: i for i, name in enumerate(self.names)}
+
+    def index(self, name: Name) -> int:
+        """The column of the variable called ``name``; ``"3"`` finds a variable named 3 unless one is named "3"."""
+        key = int(name) if isinstance(name, np.integer) else name
+        found = self._position.get(key) if isinstance(key, int | str) else None
+        if found is None:
+            shown = ", ".join(map(str, self.names[:8])) + (", ..." if len(self.names) > 8 else "")
+            raise QueryError(f"unknown variable {name!r}: the network has {shown or 'none'} ({len(self.names)} in all)")
+        return found
+
+    def parents(self, name: Name) -> tuple[Name, ...]:
+        """The parents of a variable of a Bayesian network, in the order of its table's axes."""
+        if self.kind != "bayes":
+            raise QueryError("a Markov network has no parents: its factors are not directed")
+        return tuple(self.variables[column].name for column in self.factors[self.index(name)].scope[:-1])
+
+    def observed(self, evidence: Mapping[Name, Value] | None) -> dict[int, int]:
+        """Evidence as columns and numbers of values."""
+        codes: dict[int, int] = {}
+        for name, value in (evidence or {}).items():
+            column = self.index(name)
+            if column in codes:
+                raise QueryError(f"variable {self.names[column]!r} is observed twice, under its name and as text")
+            codes[column] = self.variables[column].code(value)
+        return codes
+
+    def asked(self, query: Sequence[Name] | None, observed: Mapping[int, int]) -> list[int]:
+        """The columns of the query, refusing what cannot be asked; None asks for all that is not observed."""
+        if query is None:
+            return [i for i in range(len(self.variables)) if i not in observed]
+        if isinstance(query, str | int):
+            raise QueryError(f"query={query!r}: give a list of variables, such as query=[{query!r}]")
+        columns = [self.index(name) for name in query]
+        seen: set[int] = set()
+        for column in columns:
+            name = self.names[column]
+            if column in seen:
+                raise QueryError(f"variable {name!r} is queried twice")
+            if column in observed:
+                raise QueryError(f"variable {name!r} is both queried and observed: drop it from one of the two")
+            seen.add(column)
+        return columns
+
+    def _checked(self, number: int, scope: tuple[int, ...], given: ArrayLike) -> Factor:
+        for column in scope:
+            if not 0 <= column < len(self.variables):
+                raise FactorError(f"factor {number}: there is no variable number {column}", number)
+        names = [self.names[column] for column in scope]
+        what = f"the table of {names[-1]!r}" if self.kind == "bayes" and names else f"factor {number}"
+        if self.kind == "bayes" and not scope:
+            raise FactorError(f"factor {number} has no variables: a Bayesian network has one table a variable", number)
+        if len(set(scope)) != len(scope):
+            twice = next(name for name in names if names.count(name) > 1)
+            raise FactorError(f"{what} has variable {twice!r} twice", number)
+        table = np.array(given, dtype=np.float64)
+        shape = tuple(self.variables[column].cardinality for column in scope)
+        size = int(np.prod(shape, dtype=object))
+        if table.size != size:
+            raise FactorError(f"{what} has {table.size} numbers, but its variables need {size}", number)
+        table = table.reshape(shape)
+        if not np.isfinite(table).all():
+            raise FactorError(f"{what} has a number that is not finite", number)
+        if (table < 0).any():
+            raise FactorError(f"{what} has a negative number, {table.min()}", number)
+        if self.kind == "bayes":
+            total = table.sum(axis=-1, keepdims=True)
+            worst = int(np.argmax(np.abs(total - 1)))
+            if abs(total.flat[worst] - 1) > ROW_SLACK:
+                raise FactorError(f"{what} {self._row(scope, worst)}sums to {total.flat[worst]:.9g}, not to 1", number)
+            table = table / total
+        table.setflags(write=False)
+        return Factor(scope, table)
+
+    def _row(self, scope: tuple[int, ...], row: int) -> str:
+        parents = [self.variables[column] for column in scope[:-1]]
+        if not parents:
+            return ""
+        codes = np.unravel_index(row, [v.cardinality for v in parents])
+        return f"given {', '.join(f'{v.name}={v.label(int(x))}' for v, x in zip(parents, codes, strict=True))} "
+
+
+def _require_acyclic(variables: Sequence[Variable], factors: Sequence[Factor]) -> None:
+    """One table for each variable, and no way from a variable back to itself."""
+    of: dict[int, int] = {}
+    for number, factor in enumerate(factors):
+        child = factor.scope[-1]
+        if child in of:
+            raise FactorError(f"variable {variables[child].name!r} has a second table", number)
+        of[child] = number
+    for column, variable in enumerate(variables):
+        if column not in of:
+            raise StructureError(f"variable {variable.name!r} has no table")
+    below: list[list[int]] = [[] for _ in variables]
+    missing = [0] * len(variables)
+    for factor in factors:
+        missing[factor.scope[-1]] = len(factor.scope) - 1
+        for parent in factor.scope[:-1]:
+            below[parent].append(factor.scope[-1])
+    ready = [column for column, count in enumerate(missing) if count == 0]
+    while ready:
+        for child in below[ready.pop()]:
+            missing[child] -= 1
+            if missing[child] == 0:
+                ready.append(child)
+    left = {column for column, count in enumerate(missing) if count > 0}
+    if left:
+        # Every variable that is left has a parent that is left, so going up from any of them ends in a circle.
+        trail = [min(left)]
+        while trail[-1] not in trail[:-1]:
+            trail.append(next(p for p in factors[of[trail[-1]]].scope[:-1] if p in left))
+        circle = trail[trail.index(trail[-1]) :][::-1]
+        shown = " -> ".join(str(variables[column].name) for column in circle)
+        raise FactorError(f"the network has a cycle: {shown}", of[circle[0]])

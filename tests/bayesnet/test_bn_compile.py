@@ -1,0 +1,258 @@
+"""Compiled networks against enumeration and plain elimination."""
+
+import itertools
+import math
+
+import numpy as np
+import plain_elimination as plain
+import pytest
+
+import margmap as mm
+from margmap.bayesnet import predict
+from margmap.bayesnet.relevance import barren, separated
+
+
+def build(cardinality, factors, kind="bayes"):
+    return mm.Network([mm.Variable(f"v{i}", c) for i, c in enumerate(cardinality)], factors, kind)
+
+
+def instance(seed, n=7, **options):
+    rng = np.random.default_rng(seed)
+    kind = "bayes" if seed % 3 else "markov"
+    cardinality, factors = plain.random_network(rng, n, kind=kind, **options)
+    while True:  # evidence that is possible
+        observed = rng.permutation(n)[: int(rng.integers(0, 3))].tolist()
+        evidence = {v: int(rng.integers(cardinality[v])) for v in observed}
+        if plain.eliminate(cardinality, factors, evidence) > 0:
+            break
+    free = [v for v in range(n) if v not in evidence]
+    query = rng.permutation(free)[: int(rng.integers(1, len(free) + 1))].tolist()
+    return cardinality, factors, kind, query, evidence
+
+
+def named(evidence):
+    return {f"v{v}": x for v, x in evidence.items()}
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_every_state_has_the_probability_of_the_network(seed):
+    cardinality, factors, kind, _, _ = instance(seed, 6)
+    if plain.eliminate(cardinality, factors, {}) == 0:
+        pytest.skip("a Markov network of zeros")
+    circuit = mm.compile(build(cardinality, factors, kind))
+    properties = circuit.properties
+    assert (properties.smooth, properties.decomposable, properties.structured, properties.deterministic) == (True,) * 4
+    states = list(itertools.product(*(range(c) for c in cardinality)))
+    expected = [math.prod(np.asarray(t)[tuple(s[v] for v in scope)] for scope, t in factors) for s in states]
+    np.testing.assert_allclose(np.exp(mm.log_likelihood(circuit, np.array(states))), expected, rtol=1e-11, atol=1e-300)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_marginal_map_agrees_with_enumeration_every_way(seed):
+    cardinality, factors, kind, query, evidence = instance(seed)
+    network = build(cardinality, factors, kind)
+    ranked = plain.best_states(cardinality, factors, query, evidence)
+    names = [f"v{v}" for v in query]
+    results = [
+        mm.marginal_map(mm.compile(network), names, named(evidence)),
+        mm.marginal_map(mm.compile(network, names, named(evidence)), names, named(evidence)),
+        mm.marginal_map(network, names, named(evidence)),
+        mm.marginal_map(network, names, named(evidence), method="frontier"),
+        mm.marginal_map(network, names, named(evidence), method="elimination"),
+    ]
+    total = math.log(plain.eliminate(cardinality, factors, evidence))
+    for result in results:
+        assert result.status == "optimal"
+        assert result.log_prob == pytest.approx(math.log(ranked[0][0]), abs=1e-10)
+        assert result.log_conditional == pytest.approx(math.log(ranked[0][0]) - total, abs=1e-10)
+        state = tuple(result.state[name] for name in names)
+        assert {q: p for p, q in ranked}[state] == pytest.approx(ranked[0][0], rel=1e-10)
+    best = [p for p, _ in ranked[:5] if p > 0]
+    top = mm.marginal_map(network, names, named(evidence), k=5).top
+    np.testing.assert_allclose([math.exp(r.log_prob) for r in top], best, rtol=1e-10)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_circuit_for_one_query_has_its_marginals(seed):
+    cardinality, factors, kind, query, evidence = instance(seed + 1000, 9)
+    circuit = mm.compile(build(cardinality, factors, kind), [f"v{v}" for v in query], named(evidence))
+    assert set(circuit.names) == {f"v{v}" for v in [*query, *evidence]}
+    assert circuit.properties.structured
+    table = plain.eliminate(cardinality, factors, evidence, tuple(query))
+    assert math.exp(mm.log_marginal(circuit, named(evidence))) == pytest.approx(table.sum(), rel=1e-11)
+    for v in query:
+        one = table.sum(axis=tuple(a for a, u in enumerate(query) if u != v))
+        for x in range(cardinality[v]):
+            p = math.exp(mm.log_marginal(circuit, {**named(evidence), f"v{v}": x}))
+            assert p == pytest.approx(one[x], rel=1e-11, abs=1e-300)
+
+
+def test_equal_rows_and_zeros_make_the_circuit_small():
+    """A noisy chain of 40 variables whose tables do not depend on one of the two parents in half of the contexts."""
+    variables = [mm.Variable(i) for i in range(40)]
+    factors = [([0], [0.5, 0.5]), ([0, 1], [[0.9, 0.1], [0.9, 0.1]])]
+    factors += [([i - 2, i - 1, i], [[[0.9, 0.1], [0.9, 0.1]], [[1.0, 0.0], [0.25, 0.75]]]) for i in range(2, 40)]
+    network = mm.Network(variables, factors)
+    plan = predict(network)
+    circuit = mm.compile(network)
+    assert plan.width == 2
+    assert circuit.num_edges < plan.edges
+    assert mm.log_marginal(circuit) == pytest.approx(0, abs=1e-12)
+
+
+def chain(n=30):
+    """X0 -> X1 -> ... of two values."""
+    variables = [mm.Variable(f"x{i}", 2, ("lo", "hi")) for i in range(n)]
+    table = [[0.8, 0.2], [0.3, 0.7]]
+    return mm.Network(variables, [([0], [0.5, 0.5]), *(([i - 1, i], table) for i in range(1, n))])
+
+
+def test_values_are_given_and_come_back_by_state_name():
+    result = mm.marginal_map(chain(), ["x3"], {"x2": "hi", "x4": 1})
+    assert result.state == {"x3": "hi"}
+    with pytest.raises(mm.QueryError, match="no state 'mid'"):
+        mm.marginal_map(chain(), ["x3"], {"x2": "mid"})
+    with pytest.raises(mm.QueryError, match="unknown variable 'y'"):
+        mm.marginal_map(chain(), ["y"])
+    with pytest.raises(mm.QueryError, match="both queried and observed"):
+        mm.marginal_map(chain(), ["x3"], {"x3": 0})
+    with pytest.raises(mm.QueryError, match="queried twice"):
+        mm.marginal_map(chain(), ["x3", "x3"])
+    with pytest.raises(mm.QueryError, match="give a list"):
+        mm.marginal_map(chain(), "x3")
+
+
+def test_barren_and_separated_variables():
+    network = chain(10)
+    assert barren(network, [2], [4]) == {5, 6, 7, 8, 9}
+    assert separated(network, [6], [4]) == {0, 1, 2, 3}
+    assert separated(network, [6], []) == set()
+    plan = predict(network, ["x6"], {"x4": 0})
+    assert {bucket.variable for bucket in plan.buckets} == {0, 1, 2, 3, 5, 6}
+    assert {bucket.variable for bucket in plan.buckets if bucket.live} <= {5, 6}
+
+
+def test_mpe_and_empty_queries():
+    network = chain(5)
+    mpe = mm.marginal_map(network, None, {"x0": "hi"})
+    assert list(mpe.state) == ["x1", "x2", "x3", "x4"]
+    nothing = mm.marginal_map(network, [], {"x0": "hi"})
+    assert nothing.state == {}
+    assert math.exp(nothing.log_prob) == pytest.approx(0.5)
+    assert mm.marginal_map(network, [], {}).log_prob == pytest.approx(0, abs=1e-12)
+    assert mm.marginal_map(network, [], {"x0": "hi"}, "elimination").log_prob == pytest.approx(math.log(0.5))
+    with pytest.raises(mm.QueryError, match="nothing is queried"):
+        mm.compile(network, [], {})
+
+
+def test_impossible_evidence_and_networks_of_zeros():
+    variables = [mm.Variable("a"), mm.Variable("b")]
+    network = mm.Network(variables, [([0], [0.0, 1.0]), ([0, 1], [[0.5, 0.5], [1.0, 0.0]])])
+    for evidence in ({"a": 0}, {"b": 1}):
+        with pytest.raises(mm.ImpossibleEvidenceError):
+            mm.marginal_map(network, None, evidence)
+    assert mm.log_marginal(mm.compile(network), {"b": 1}) == -math.inf
+    with pytest.raises(mm.StructureError, match="every state probability 0"):
+        mm.compile(mm.Network(variables, [([0, 1], [[0.0, 0.0], [0.0, 0.0]])], "markov"))
+    with pytest.raises(mm.StructureError, match="every state probability 0"):
+        mm.compile(mm.Network(variables, [([0], [0.0, 1.0]), ([0, 1], [[1.0, 1.0], [0.0, 0.0]])], "markov"))
+
+
+def test_numbers_far_outside_of_doubles_do_not_underflow():
+    n = 400
+    factors = [([i, i + 1], [[1e-300, 2e-300], [3e-300, 1e-300]]) for i in range(n - 1)]
+    network = mm.Network([mm.Variable(i) for i in range(n)], factors, "markov")
+    transfer = np.array([[1.0, 2.0], [3.0, 1.0]])
+    value, log_z = np.ones(2), 0.0
+    for _ in range(n - 1):
+        value = transfer @ value
+        log_z += math.log(value.max())
+        value /= value.max()
+    log_z += math.log(value.sum()) + (n - 1) * math.log(1e-300)
+    assert mm.log_marginal(mm.compile(network)) == pytest.approx(log_z, rel=1e-13)
+    best = mm.marginal_map(network, None)
+    assert best.log_prob == pytest.approx((n - 1) * math.log(1e-300) + 200 * math.log(3) + 199 * math.log(2), rel=1e-12)
+
+
+def grid(side):
+    rng = np.random.default_rng(0)
+    at = [[side * r + c for c in range(side)] for r in range(side)]
+    pairs = [(at[r][c], at[r][c + 1]) for r in range(side) for c in range(side - 1)]
+    pairs += [(at[r][c], at[r + 1][c]) for r in range(side - 1) for c in range(side)]
+    variables = [mm.Variable(i) for i in range(side * side)]
+    return mm.Network(variables, [(pair, rng.random((2, 2)) + 0.1) for pair in pairs], "markov")
+
+
+def test_limits_say_width_size_and_what_could_help():
+    with pytest.raises(mm.LimitError, match=r"width \d+, .* table entries predicted .* compile for one query"):
+        mm.compile(grid(40))
+    with pytest.raises(mm.LimitError, match=r"width \d+, .* observe more variables, query fewer"):
+        mm.marginal_map(grid(40), list(range(0, 1600, 3)))
+    network = grid(8)
+    with pytest.raises(mm.LimitError, match=r"passed max_edges=2000 edges|predicted"):
+        mm.compile(network, max_edges=2000)
+    with pytest.raises(mm.QueryError, match="max_edges=0"):
+        mm.compile(network, max_edges=0)
+    with pytest.raises(mm.LimitError, match="time limit of 1e-09 s"):
+        mm.marginal_map(network, [0, 5], time_limit=1e-9)
+    observed = {i: 0 for i in range(1600) if (i + i // 40) % 2}
+    assert mm.marginal_map(grid(40), None, observed).status == "optimal"
+
+
+def test_elimination_is_asked_for_and_refused():
+    network = chain(8)
+    assert mm.marginal_map(network, ["x1"], {"x0": 1}).method == "elimination"
+    with pytest.raises(mm.QueryError, match="finds one state only"):
+        mm.marginal_map(network, ["x1"], method="elimination", k=2)
+    with pytest.raises(mm.QueryError, match="unknown method 'guess'"):
+        mm.marginal_map(network, ["x1"], method="guess")
+    with pytest.raises(mm.QueryError, match="has no option 'depth'"):
+        mm.marginal_map(network, ["x1"], method="frontier", depth=3)
+
+
+def test_where_rounding_hides_the_proof_a_circuit_is_compiled():
+    n = 1500
+    table = [[1, 1e-300], [2e-300, 0.5]]
+    network = mm.Network([mm.Variable(i) for i in range(n)], [([i, i + 1], table) for i in range(n - 1)], "markov")
+    with pytest.raises(mm.LimitError, match="rounding leaves a gap"):
+        mm.marginal_map(network, list(range(0, n, 2)), method="elimination")
+    result = mm.marginal_map(network, list(range(0, n, 2)))
+    assert result.method == "frontier"
+    assert set(result.state.values()) == {0}
+
+
+def test_progress_is_told():
+    seen = []
+    network = grid(5)
+    mm.compile(network, on_progress=lambda done, total: seen.append((done, total)))
+    plan = predict(network)
+    assert seen[-1] == (plan.entries, plan.entries)
+    assert [done for done, _ in seen] == sorted(done for done, _ in seen)
+
+
+def test_networks_are_checked():
+    a, b = mm.Variable("a"), mm.Variable("b", 3)
+    with pytest.raises(mm.StructureError, match="'a' is there twice"):
+        mm.Network([a, a], [])
+    with pytest.raises(mm.StructureError, match="variable 'b' has no table"):
+        mm.Network([a, b], [([0], [0.5, 0.5])])
+    with pytest.raises(mm.StructureError, match="table of 'b' has 5 numbers, but its variables need 6"):
+        mm.Network([a, b], [([0], [0.5, 0.5]), ([0, 1], [0.2] * 5)])
+    with pytest.raises(mm.StructureError, match="continuous"):
+        mm.Network([mm.Variable("x", 0)], [])
+    with pytest.raises(mm.StructureError, match="no variable number 7"):
+        mm.Network([a], [([7], [1.0])], "markov")
+    with pytest.raises(mm.StructureError, match="'bayes' or 'markov'"):
+        mm.Network([a], [([0], [0.5, 0.5])], "belief")
+    with pytest.raises(mm.QueryError, match="no parents"):
+        mm.Network([a], [([0], [0.5, 0.5])], "markov").parents("a")
+    with pytest.raises(ValueError, match="read-only"):
+        mm.Network([a], [([0], [0.5, 0.5])]).factors[0].table[0] = 1.0
+
+
+def test_a_compiled_network_is_saved_and_read_again(tmp_path):
+    circuit = mm.compile(chain(6))
+    mm.save(circuit, tmp_path / "chain.json.gz")
+    again = mm.load(tmp_path / "chain.json.gz")
+    query = {"query": ["x1", "x4"], "evidence": {"x5": "hi"}}
+    assert mm.marginal_map(again, **query).state == mm.marginal_map(circuit, **query).state

@@ -1,0 +1,129 @@
+"""UAI files with their evidence and queries."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import margmap as mm
+from margmap.bayesnet import uai
+
+MARKOV = "MARKOV\n3\n2 2 3\n3\n1 0\n2 1 2\n0\n\n2\n 4.0 1.0\n6\n 1 2 3\n 0 5 6\n1\n 2.5\n"
+BAYES = "BAYES 2 2 2 2 1 0 2 0 1 2 .3 .7 4 .1 .9 .5 .5"
+
+
+def read(text):
+    return uai.read(text.split("\n"), Path("x.uai"))
+
+
+def test_markov_and_bayes():
+    markov = read(MARKOV)
+    assert (markov.kind, markov.names) == ("markov", (0, 1, 2))
+    assert [factor.scope for factor in markov.factors] == [(0,), (1, 2), ()]
+    np.testing.assert_array_equal(markov.factors[1].table, [[1, 2, 3], [0, 5, 6]])
+    assert mm.log_marginal(mm.compile(markov)) == pytest.approx(np.log(5 * 17 * 2.5), abs=1e-12)
+    bayes = read(BAYES)
+    assert bayes.kind == "bayes"
+    assert bayes.parents(1) == (0,)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "message"),
+    [
+        ("MARKOV", "MARKOF", "expected BAYES or MARKOV, found 'MARKOF'"),
+        ("2 2 3\n3", "2 2 0\n3", "number of values of variable 2 is out of range"),
+        ("2 1 2", "2 1 3", "a variable of factor 1 is out of range 0 to 2: '3'"),
+        ("2 1 2", "2 1 1", "factor 1 has variable 1 twice|needs 4 entries"),
+        ("6\n 1", "5\n 1", "factor 1 needs 6 entries, but announces '5'"),
+        ("1\n 2.5", "1", "truncated"),
+        ("0 5 6", "0 x 6", "an entry of factor 1 is not a number: 'x'"),
+        ("0 5 6", "-1 5 6", "factor 1 has a negative number"),
+        ("0 5 6", "nan 5 6", "not finite"),
+        ("0 5 6", "1_0 5 6", "unexpected character '_'"),
+        ("2.5", "2.5 7", "goes on after the last table: '7'"),
+        ("\n3\n2 2 3", "\n3000000000\n2 2 3", "the file is truncated"),
+    ],
+)
+def test_bad_files_are_refused(old, new, message):
+    assert old in MARKOV
+    with pytest.raises(mm.FormatError, match=message):
+        read(MARKOV.replace(old, new, 1))
+
+
+def test_bad_bayes_files_are_refused():
+    with pytest.raises(mm.FormatError, match=r"table of 1 given 0=0 sums to 1\.1, not to 1"):
+        read(BAYES.replace(".1 .9", ".2 .9"))
+    with pytest.raises(mm.FormatError, match="variable 0 has a second table"):
+        read("BAYES 2 2 2 2 1 0 1 0 2 .3 .7 2 .3 .7")
+    with pytest.raises(mm.FormatError, match="the network has a cycle: "):
+        read("BAYES 2 2 2 2 2 1 0 2 0 1 4 .5 .5 .5 .5 4 .5 .5 .5 .5")
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("0", {}),
+        ("1 0", {}),
+        ("1\n0\n", {}),
+        ("2 0 1 2 2", {0: 1, 2: 2}),
+        ("1\n2 0 1 2 2", {0: 1, 2: 2}),
+        ("1 2 1", {2: 1}),
+        ("1 1 2 1", {2: 1}),
+    ],
+)
+def test_evidence_with_and_without_the_number_of_samples(tmp_path, text, expected):
+    path = tmp_path / "x.uai.evid"
+    path.write_text(text)
+    assert uai.read_evidence(path, read(MARKOV)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("2 0 1", "fit neither"),
+        ("2 1 0 1 1 1 1", "several samples"),
+        ("1 7 0", "out of range 0 to 2: '7'"),
+        ("1 2 3", "out of range 0 to 2: '3'"),
+        ("2 1 0 1 1", "observed twice"),
+        ("x", "whole number"),
+    ],
+)
+def test_bad_evidence_is_refused(tmp_path, text, message):
+    path = tmp_path / "x.uai.evid"
+    path.write_text(text)
+    with pytest.raises(mm.FormatError, match=message):
+        uai.read_evidence(path, read(MARKOV))
+
+
+def test_queries(tmp_path):
+    path = tmp_path / "x.uai.query"
+    path.write_text("2 2 0\n")
+    assert uai.read_query(path, read(MARKOV)) == [2, 0]
+    for text, message in (("3 0 1", "announces 3"), ("1 3", "out of range"), ("2 1 1", "queried twice")):
+        path.write_text(text)
+        with pytest.raises(mm.FormatError, match=message):
+            uai.read_query(path, read(MARKOV))
+
+
+def test_numbers_are_read_to_the_last_bit():
+    rng = np.random.default_rng(0)
+    texts = [repr(float(x)) for x in rng.random(300) * 10.0 ** rng.integers(-30, 30, 300)]
+    texts += [f"{x:.6g}" for x in rng.random(300)] + [f"{x:.3e}" for x in rng.random(300)]
+    texts += [
+        "0",
+        "0.0",
+        "1.",
+        ".5",
+        "1E3",
+        "1e+2",
+        "5e-324",
+        "123456789012345",
+        "0.000000000000001",
+        "00012.50",
+        "0e999",
+    ]
+    for text in texts:
+        read_back = read(f"MARKOV 1 1 1 1 0 1 {text}").factors[0].table[0]
+        assert read_back == float(text), text
+    together = read(f"MARKOV 1 {len(texts)} 1 1 0 {len(texts)} {' '.join(texts)}").factors[0].table
+    assert together.tolist() == list(map(float, texts))
