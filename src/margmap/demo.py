@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 from margmap.circuit import Circuit, Name, Value
 from margmap.errors import FormatError
 from margmap.io import load_circuit
+from margmap.io.files import write_bytes
 from margmap.queries import log_conditional
 from margmap.solve import marginal_map
 from margmap.solve.result import Result
@@ -170,10 +171,7 @@ def write_picture(rows: Sequence[Sequence[Sequence[int]]], path: str | PathLike[
     data = zlib.compress(b"".join(b"\0" + line for line in image), 9)
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     png = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", data) + _chunk(b"IEND", b"")
-    try:
-        place.write_bytes(png)
-    except OSError as error:
-        raise FormatError(f"cannot be written: {error.strerror or error}", path=place) from error
+    write_bytes(place, png)
 
 
 def _chunk(kind: bytes, data: bytes) -> bytes:

@@ -53,6 +53,28 @@ def rebuild(flat: Flat, keep: NDArray[np.bool_]) -> tuple[Flat, float]:
 
 
 @kernel
+def trimmed(
+    kind: KindArray,
+    start: LongArray,
+    child: IntArray,
+    weight: FloatArray,
+    var: IntArray,
+    value: IntArray,
+    nodes: int,
+    edges: int,
+) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray]:
+    """The arrays of a circuit without the room at their ends."""
+    return (
+        kind[:nodes].copy(),
+        start[: nodes + 1].copy(),
+        child[:edges].copy(),
+        weight[:edges].copy(),
+        var[:nodes].copy(),
+        value[:nodes].copy(),
+    )
+
+
+@kernel
 def live_nodes(f: Flat, keep: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """The nodes that are not zero and that the root still reaches."""
     n_nodes = f.kind.size
@@ -180,12 +202,4 @@ def _rebuild(
     rest = 0.0
     if room_nodes > 0:
         rest = np.log(factor[f.kind.size - 1]) + log_factor[f.kind.size - 1]
-    return (
-        kind[:count].copy(),
-        start[: count + 1].copy(),
-        child[:edges].copy(),
-        weight[:edges].copy(),
-        var[:count].copy(),
-        leaf_value[:count].copy(),
-        rest,
-    )
+    return (*trimmed(kind, start, child, weight, var, leaf_value, count, edges), rest)

@@ -9,8 +9,6 @@ import csv
 import io
 import math
 import os
-import secrets
-import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -78,7 +76,9 @@ def save(run: Result | Sequence[Row], path: str | os.PathLike[str]) -> None:
     trace(run, figure.subplots(2, sharex=True))
     image = io.BytesIO()
     figure.savefig(image, format=form, dpi=150)
-    _write(path, image.getvalue())
+    from margmap.io.files import write_bytes  # here, because importing the readers takes numpy along
+
+    write_bytes(path, image.getvalue())
 
 
 def trace_lines(rows: Sequence[Any]) -> list[str]:
@@ -133,22 +133,3 @@ def _matplotlib(module: str) -> Any:
         return import_module(f"matplotlib.{module}")
     except ImportError as error:
         raise MissingExtraError("figures need matplotlib: pip install 'margmap[plot]'") from error
-
-
-def _write(path: Path, data: bytes) -> None:
-    target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise FormatError("this is a folder: name a file", path=path)
-    scratch = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.tmp")
-    try:
-        try:
-            with scratch.open("xb") as out:
-                out.write(data)
-            if target.exists():
-                scratch.chmod(stat.S_IMODE(target.stat().st_mode))
-            scratch.replace(target)
-        except BaseException:
-            scratch.unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise FormatError(f"cannot be written: {error.strerror or error}", path=path) from error

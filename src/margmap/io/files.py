@@ -7,7 +7,7 @@ import os
 import secrets
 import stat
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -52,7 +52,17 @@ def read_lines(path: Path, limit: int = DEFAULT_LIMIT) -> list[str]:
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write all lines beside the target and move the result there, so that a failure leaves what was there before."""
+    """Write lines of text, compressed if the name ends in .gz, all or nothing."""
+    _replace(path, lambda raw: _write(raw, lines, compress=path.suffix.lower() == ".gz"))
+
+
+def write_bytes(path: Path, data: bytes) -> None:
+    """Write bytes, all or nothing."""
+    _replace(path, lambda raw: raw.write(data))
+
+
+def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Write beside the target and move the result there, so that a failure leaves what was there before."""
     target = Path(os.path.realpath(path))
     if target.is_dir():
         raise FormatError("this is a folder: name a file", path=path)
@@ -60,7 +70,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     try:
         try:
             with scratch.open("xb") as raw:
-                _write(raw, lines, compress=path.suffix.lower() == ".gz")
+                write(raw)
             if target.exists():
                 scratch.chmod(stat.S_IMODE(target.stat().st_mode))
             scratch.replace(target)

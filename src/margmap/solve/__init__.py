@@ -23,6 +23,9 @@ __all__ = ["METHODS", "Result", "marginal_map"]
 
 Solver = Callable[..., Outcome]
 
+# On a circuit so large that rounding alone can amount to more than the tolerance, a finished search counts up to this.
+ROUNDED = 1e-8
+
 # `auto` enumerates when a circuit has no structure to use and that takes less than this many edge evaluations.
 ENUMERATE_WORK = 2_000_000
 
@@ -99,9 +102,15 @@ def marginal_map(
         top.append(Ranked(named, log_prob, log_prob - reduced.log_scale))
     top.sort(key=lambda ranked: -ranked.log_prob)
     others = _safe_upper(reduced, outcome.log_upper)
-    proven = outcome.status == "optimal" if len(top) < k else others - top[-1].log_prob <= limits.gap
+    status = outcome.status
+    if len(top) == k:
+        rest = others - top[-1].log_prob
+        if rest <= limits.gap or (status == "optimal" and rest <= limits.gap + ROUNDED):
+            status = "optimal"
+        elif status == "optimal":
+            status = "memory_limit"  # the search came to its end, but its numbers outgrew what doubles can tell apart
     return Result(
-        status="optimal" if proven else outcome.status,
+        status=status,
         state=top[0].state,
         log_prob=top[0].log_prob,
         log_conditional=top[0].log_conditional,

@@ -48,6 +48,29 @@ class Bounds(NamedTuple):
     log_upper: float
 
 
+class View(NamedTuple):
+    """A circuit with its bounds; ``log_factor`` is what has been taken out of it."""
+
+    flat: Flat
+    log_factor: float
+    supports: Supports
+    bounds: Bounds
+
+    @property
+    def log_upper(self) -> float:
+        """log of the root's bound, with what was taken out."""
+        return self.log_factor + self.bounds.log_upper
+
+
+def view_of(flat: Flat, log_factor: float, cardinality: IntArray) -> View:
+    """The bounds of a circuit, which may be the empty one, that of no state."""
+    supports = find_supports(flat, cardinality)
+    if flat.num_nodes == 0:
+        nothing = np.zeros(0)
+        return View(flat, log_factor, supports, Bounds(np.zeros(0, np.bool_), nothing, nothing, nothing, -np.inf))
+    return View(flat, log_factor, supports, output_bounds(flat, find_deterministic(flat, supports)))
+
+
 def find_supports(flat: Flat, cardinality: IntArray) -> Supports:
     """The possible values of every variable below every node."""
     words = max(1, -(-cardinality.size // 64))

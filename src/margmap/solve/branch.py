@@ -18,14 +18,12 @@ from margmap.circuit import PRODUCT, FloatArray, IntArray
 from margmap.flat import SMALLEST, Flat, rebuild
 from margmap.reduce import Reduced
 from margmap.solve.bounds import (
-    Bounds,
     Flags,
-    Supports,
+    View,
     conditional_bounds,
     edge_bounds,
-    find_deterministic,
-    find_supports,
     output_bounds,
+    view_of,
 )
 from margmap.solve.incumbent import Incumbents, lower_bound_state
 from margmap.solve.prune import choose_by_bounds, keep_without, undecided
@@ -53,17 +51,6 @@ class _Problem(NamedTuple):
     flat: Flat
     threshold: float
     slack: float
-
-
-class _View(NamedTuple):
-    flat: Flat
-    log_factor: float
-    supports: Supports
-    bounds: Bounds
-
-    @property
-    def log_upper(self) -> float:
-        return self.log_factor + self.bounds.log_upper
 
 
 _Search: TypeAlias = Generator[_Problem, Found, Found]
@@ -177,21 +164,15 @@ class Search:
                 return (yield from self._branch(smaller, relative, log_bounds, best, threshold, slack))
             view = smaller
 
-    def _view(self, flat: Flat, log_factor: float) -> _View:
+    def _view(self, flat: Flat, log_factor: float) -> View:
         """The circuit regrouped and bounded."""
-        supports = find_supports(flat, self._cardinality)
+        view = view_of(flat, log_factor, self._cardinality)
         if flat.num_nodes == 0:
-            nothing = np.zeros(0)
-            return _View(flat, log_factor, supports, Bounds(np.zeros(0, np.bool_), nothing, nothing, nothing, -np.inf))
-        deterministic = find_deterministic(flat, supports)
-        if not deterministic.all():
-            flat, extra = regroup(flat, supports, deterministic)
-            log_factor += extra
-            supports = find_supports(flat, self._cardinality)
-            deterministic = find_deterministic(flat, supports)
-        return _View(flat, log_factor, supports, output_bounds(flat, deterministic))
+            return view
+        flat, extra = regroup(flat, view.supports, view.bounds.deterministic)
+        return view_of(flat, log_factor + extra, self._cardinality)
 
-    def _improve(self, view: _View, best: Found, threshold: float) -> Found:
+    def _improve(self, view: View, best: Found, threshold: float) -> Found:
         """Algorithm 4 and hill climbing on this circuit."""
         incumbents = Incumbents(view.flat, view.bounds, self._cardinality, self._limits)
         with suppress(Stopped):  # the state found by then is kept; the caller looks at the limits next
@@ -203,7 +184,7 @@ class Search:
         log_value += view.log_factor
         return best._replace(state=state, log_value=log_value) if log_value > threshold else best
 
-    def _prune(self, view: _View, floor: float) -> tuple[_View, FloatArray]:
+    def _prune(self, view: View, floor: float) -> tuple[View, FloatArray]:
         """Without the literals and edges that cannot rise above the floor; also the bounds of all literals."""
         asked = undecided(view.supports, self._cardinality.size)
         relative = conditional_bounds(view.flat, view.bounds, self._cardinality, asked, tighten=True)
@@ -215,7 +196,7 @@ class Search:
         flat, log_factor = rebuild(view.flat, keep)
         return self._view(flat, view.log_factor + log_factor), relative
 
-    def _factors(self, view: _View, best: Found, threshold: float, slack: float) -> _Search:
+    def _factors(self, view: View, best: Found, threshold: float, slack: float) -> _Search:
         """The root is a product: its factors share no variable, so the best state is made of their best states."""
         flat, bounds = view.flat, view.bounds
         children = sorted(flat.child[flat.start[-2] : flat.start[-1]].tolist())
@@ -238,7 +219,7 @@ class Search:
         return Found(state, done, done + slack)
 
     def _branch(
-        self, view: _View, relative: FloatArray, log_bounds: FloatArray, best: Found, threshold: float, slack: float
+        self, view: View, relative: FloatArray, log_bounds: FloatArray, best: Found, threshold: float, slack: float
     ) -> _Search:
         """Branch on one variable, its better values first; both sorts of bounds are by variable and value."""
         asked = undecided(view.supports, self._cardinality.size)

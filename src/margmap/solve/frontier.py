@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from margmap.circuit import PRODUCT
 from margmap.errors import StructureError
 from margmap.flat import Flat
 from margmap.reduce import Reduced
@@ -59,7 +60,7 @@ def solve_planned(
     bounds = output_bounds(flat, find_deterministic(flat, find_supports(flat, cardinality)))
     incumbents = Incumbents(flat, bounds, cardinality, limits, k)
     slack = limits.gap / 4
-    widest_allowed = _room(plan, limits) if max_width is None else max_width
+    widest_allowed = _room(flat, plan, limits) if max_width is None else max_width
     log_upper = bounds.log_upper  # of the states that are not incumbents
     rounds, widest, search_nodes = 0, 0, 0
     status: Status = "optimal"
@@ -100,7 +101,12 @@ def solve_planned(
     return Outcome(best, max(log_upper, incumbents.floor + slack) + rounding_of(flat, plan), status, details)
 
 
-def _room(plan: Plan, limits: Limits) -> int:
-    """The widest frontier whose vectors and pairs fit the memory limit."""
-    entries = int(max(np.diff(plan.node_at).max(), np.diff(plan.out_at).max()))
-    return max(FIRST_WIDTH, limits.memory // (1024 + 32 * entries))
+def _room(flat: Flat, plan: Plan, limits: Limits) -> int:
+    """The widest frontier whose vectors and pairs fit the memory limit.
+
+    At once there are, for each vector, an entry a product of the scope and two a node used outside (one set growing),
+    and 16 pairs it may be joined in.
+    """
+    products = np.bincount(plan.scope[flat.kind == PRODUCT], minlength=plan.out_at.size - 1)
+    entries = int((products + 2 * np.diff(plan.out_at)).max())
+    return max(FIRST_WIDTH, limits.memory // (1024 + 8 * entries))

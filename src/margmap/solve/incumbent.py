@@ -10,8 +10,9 @@ from margmap.flat import LEAF, TINY, Flat
 from margmap.solve.bounds import Bounds, Flags, output_bounds
 from margmap.solve.result import Limits
 
-# Hill climbing looks at the clock after this many flips.
+# Hill climbing looks at the clock after this many flips, or fewer on a circuit with many edges.
 FLIPS_AT_ONCE = 16
+EDGES_AT_ONCE = 5_000_000
 
 
 class Incumbents:
@@ -41,9 +42,10 @@ class Incumbents:
     def offer(self, state: IntArray, climb: bool) -> bool:
         """Score a state, climb from it if asked to, keep it if it is among the best; whether there is a new best."""
         before = self.best[1]
+        flips = max(1, min(FLIPS_AT_ONCE, EDGES_AT_ONCE // max(1, self._flat.num_edges))) if climb else 0
         state, value = state.copy(), -np.inf
         while True:
-            higher = _climb(self._flat, state, FLIPS_AT_ONCE if climb else 0)
+            higher = _climb(self._flat, state, flips)
             self._keep(state, higher)
             if not climb or higher <= value:
                 return self.best[1] > before

@@ -18,14 +18,11 @@ from margmap.errors import QueryError
 from margmap.flat import Flat, rebuild
 from margmap.reduce import Reduced
 from margmap.solve.bounds import (
-    Bounds,
     Flags,
-    Supports,
+    View,
     conditional_bounds,
     edge_bounds,
-    find_deterministic,
-    find_supports,
-    output_bounds,
+    view_of,
 )
 from margmap.solve.incumbent import Incumbents, lower_bound_state
 from margmap.solve.prune import choose_by_bounds, keep_without, undecided
@@ -68,19 +65,6 @@ class Iteration(NamedTuple):
         for when, shot in (("pruned", self.pruned), ("split", self.split)):
             plain.update({f"{when}_{name}": value for name, value in shot._asdict().items()})
         return plain
-
-
-class _View(NamedTuple):
-    """A circuit with its bounds; ``log_factor`` is what has been taken out of it."""
-
-    flat: Flat
-    log_factor: float
-    supports: Supports
-    bounds: Bounds
-
-    @property
-    def log_upper(self) -> float:
-        return self.log_factor + self.bounds.log_upper
 
 
 def solve(
@@ -140,7 +124,7 @@ class _Run:
         details = {"iterations": len(self.trace), "peak_edges": self.peak_edges, "trace": tuple(self.trace)}
         return Outcome([state], max(self.log_upper, log_lower + self.slack), status, details)
 
-    def _iterate(self, view: _View) -> _View:
+    def _iterate(self, view: View) -> View:
         at = self.limits.clock()
         view, rounds = self._prune(view)
         pruned_at = self.limits.clock()
@@ -163,7 +147,7 @@ class _Run:
         self._record(at, pruned_at, rounds, pruned, variable, self._sizes(view))
         return view
 
-    def _prune(self, view: _View) -> tuple[_View, int]:
+    def _prune(self, view: View) -> tuple[View, int]:
         """Prune-Edge until nothing falls."""
         rounds = 0
         while not self._closed(view):
@@ -179,7 +163,7 @@ class _Run:
             self._improve(view)
         return view, rounds
 
-    def _pick(self, view: _View) -> tuple[int, _View]:
+    def _pick(self, view: View) -> tuple[int, View]:
         """The variable to split on; with UB, variables are fixed on the way if their other values cannot win."""
         cardinality = self.reduced.cardinality
         if self.heuristic == "Pruned":
@@ -205,39 +189,35 @@ class _Run:
             return 0, view
         return choose_by_bounds(relative, cardinality, free, self._threshold(view)), view
 
-    def _smaller(self, view: _View, keep: Flags) -> _View:
+    def _smaller(self, view: View, keep: Flags) -> View:
         flat, log_factor = rebuild(view.flat, keep)
         return self._regrouped(self._bound(flat, view.log_factor + log_factor))
 
-    def _bound(self, flat: Flat, log_factor: float) -> _View:
+    def _bound(self, flat: Flat, log_factor: float) -> View:
         self.peak_edges = max(self.peak_edges, flat.num_edges)
-        supports = find_supports(flat, self.reduced.cardinality)
-        if flat.num_nodes == 0:
-            nothing = np.zeros(0)
-            return _View(flat, log_factor, supports, Bounds(np.zeros(0, np.bool_), nothing, nothing, nothing, -np.inf))
-        return _View(flat, log_factor, supports, output_bounds(flat, find_deterministic(flat, supports)))
+        return view_of(flat, log_factor, self.reduced.cardinality)
 
-    def _regrouped(self, view: _View) -> _View:
+    def _regrouped(self, view: View) -> View:
         if not self.regroup or view.flat.num_nodes == 0:
             return view
         flat, log_factor = regroup_sums(view.flat, view.supports, view.bounds.deterministic)
         return self._bound(flat, view.log_factor + log_factor)
 
-    def _improve(self, view: _View) -> None:
+    def _improve(self, view: View) -> None:
         if view.flat.num_nodes:
             state = lower_bound_state(view.flat, view.bounds.deterministic, self.reduced.cardinality.size)
             self.incumbents.offer(state, self.climb)
 
-    def _closed(self, view: _View) -> bool:
+    def _closed(self, view: View) -> bool:
         """Whether nothing left can beat the incumbent; keeps the upper bound up to date."""
         lower = self.incumbents.best[1] + self.slack
         self.log_upper = min(self.log_upper, max(view.log_upper, lower))
         return view.log_upper <= lower
 
-    def _threshold(self, view: _View) -> float:
+    def _threshold(self, view: View) -> float:
         return floor_of(self.incumbents.best[1] + self.slack - view.log_upper)
 
-    def _sizes(self, view: _View) -> Snapshot:
+    def _sizes(self, view: View) -> Snapshot:
         sums = int((view.flat.kind == SUM).sum())
         maxes = int(view.bounds.deterministic.sum())
         scale = self.reduced.log_scale

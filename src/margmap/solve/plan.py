@@ -49,10 +49,11 @@ def make_plan(flat: Flat, variables: int) -> tuple[Flat, Plan] | None:
 def rounding_of(flat: Flat, plan: Plan) -> float:
     """How far, relatively, the bounds that a sweep compares can be under the exact ones.
 
-    An outside bound is a sum of products made on the way down, a score one more sum over the products of a scope: in
-    each scope on the way no number takes part in more additions and multiplications than there are nodes and parts.
+    Each operation errs by at most half an eps. An outside bound is a sum of products made on the way down, a score one
+    more sum over the products of a scope: in each scope on the way no number takes part in more additions and
+    multiplications than there are nodes and parts.
     """
-    return float(4 * np.finfo(np.float64).eps * _operations(flat, plan))
+    return float(np.finfo(np.float64).eps * _operations(flat, plan))
 
 
 def _nest(flat: Flat, scope: IntArray, parent: LongArray) -> Flat:

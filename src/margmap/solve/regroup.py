@@ -10,7 +10,7 @@ import numpy as np
 
 from margmap._jit import kernel
 from margmap.circuit import SUM, FloatArray, IntArray, KindArray, LongArray
-from margmap.flat import Flat, rebuild
+from margmap.flat import Flat, rebuild, trimmed
 from margmap.solve.bounds import Flags, Supports, exclude
 from margmap.structure import Bits
 
@@ -132,11 +132,4 @@ def _regroup(
         number[n] = count
         count += 1
         start[count] = end
-    return (
-        kind[:count].copy(),
-        start[: count + 1].copy(),
-        child[:end].copy(),
-        weight[:end].copy(),
-        var[:count].copy(),
-        value[:count].copy(),
-    )
+    return trimmed(kind, start, child, weight, var, value, count, end)

@@ -24,7 +24,7 @@ Status: TypeAlias = Literal["optimal", "time_limit", "memory_limit", "interrupte
 TOLERANCE = 1e-9
 
 #: Bytes that the tables of a solver may grow to unless told otherwise.
-MEMORY = 1 << 29
+MEMORY = 1 << 31
 
 # How often a thread that runs compiled code is looked after.
 WATCH_SECONDS = 0.02
@@ -177,7 +177,8 @@ class Result:
 
     ``status`` is ``optimal`` exactly when the bounds met within the tolerance asked for: for a single state, when
     ``gap`` (log_upper - log_prob, in nats) is; for the ``k`` best, when no other state can come before the last one.
-    Otherwise it says why the solver stopped. No state has a log probability above ``log_upper``.
+    (A circuit can be so large that rounding alone may amount to more than that; then a finished search counts up to
+    1e-8 nats more.) Otherwise it says why the solver stopped. No state has a log probability above ``log_upper``.
     """
 
     status: Status

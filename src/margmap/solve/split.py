@@ -6,7 +6,7 @@ import numpy as np
 
 from margmap._jit import kernel
 from margmap.circuit import SUM, FloatArray, IntArray, KindArray, LongArray
-from margmap.flat import Flat, rebuild
+from margmap.flat import Flat, rebuild, trimmed
 from margmap.solve.bounds import Supports
 from margmap.structure import Bits
 
@@ -86,11 +86,4 @@ def _split(
         kind[count] = SUM
         count += 1
         start[count] = end
-    return (
-        kind[:count].copy(),
-        start[: count + 1].copy(),
-        child[:end].copy(),
-        weight[:end].copy(),
-        var[:count].copy(),
-        value[:count].copy(),
-    )
+    return trimmed(kind, start, child, weight, var, value, count, end)

@@ -332,9 +332,8 @@ def _join(
             for k in range(j + 2, parts):
                 weight[p] *= limit[plan.factor[f.start[n] + k]]
             p += 1
-    pair_first, pair_second, score, lost = _score(first, second, column, weight, floor, 16 * most + 4096)
+    pair_first, pair_second, score, lost = _score(first, second, column, weight, floor, 16 * most + 4096, stop)
     order = np.argsort(-score)
-    stop[1] -= first.shape[0] * (second.shape[0] * second.shape[1] + products)
     cost = end - begin  # of one more vector: its products and sums, and then the comparison with those kept
     for i in range(begin, end):
         cost += f.start[plan.node[i] + 1] - f.start[plan.node[i]]
@@ -419,7 +418,13 @@ def _join(
 
 @kernel
 def _score(
-    first: FloatArray, second: FloatArray, column: LongArray, weight: FloatArray, floor: float, most: int
+    first: FloatArray,
+    second: FloatArray,
+    column: LongArray,
+    weight: FloatArray,
+    floor: float,
+    most: int,
+    stop: LongArray,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray, FloatArray]:
     """The pairs of vectors whose bound is above the floor, with their bounds.
 
@@ -439,6 +444,10 @@ def _score(
     bounds = np.zeros((rows, n_second))
     for begin in range(0, n_first, rows):
         filled = min(rows, n_first - begin)
+        stop[1] -= filled * (n_second * columns + column.size)
+        if stop[0] != 0 or stop[1] < 0:
+            stop[0] = 1
+            break
         mixed[:] = 0.0
         for r in range(filled):
             for p in range(column.size):
