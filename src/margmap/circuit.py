@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeGuard, TypeVar
@@ -100,7 +100,47 @@ class Variable:
         return indicator(self, value)
 
 
-class Circuit:
+class Named:
+    """What a circuit and a network share: variables that are found by their names."""
+
+    variables: tuple[Variable, ...]
+    _what = "circuit"
+
+    @cached_property
+    def names(self) -> tuple[Name, ...]:
+        """The names of the variables, in column order."""
+        return tuple(variable.name for variable in self.variables)
+
+    @cached_property
+    def _position(self) -> dict[Name, int]:
+        by_text: dict[Name, int] = {str(name): i for i, name in enumerate(self.names)}
+        return by_text | {name: i for i, name in enumerate(self.names)}
+
+    def index(self, name: Name) -> int:
+        """The column of the variable called ``name``; ``"3"`` finds a variable named 3 unless one is named "3"."""
+        key = int(name) if isinstance(name, np.integer) else name
+        found = self._position.get(key) if isinstance(key, (int, str)) else None
+        if found is None:
+            raise QueryError(f"unknown variable {name!r}: the {self._what} has {_listed(self.names)}")
+        return found
+
+    def query_columns(self, query: Sequence[Name], observed: Container[int]) -> list[int]:
+        """The columns of the query variables, each asked for once and none of them observed."""
+        if isinstance(query, str | int):
+            raise QueryError(f"query={query!r}: give a list of variables, such as query=[{query!r}]")
+        columns = [self.index(name) for name in query]
+        seen: set[int] = set()
+        for column in columns:
+            if column in seen:
+                raise QueryError(f"variable {self.names[column]!r} is queried twice")
+            seen.add(column)
+            if column in observed:
+                name = self.names[column]
+                raise QueryError(f"variable {name!r} is both queried and observed: drop it from one of the two")
+        return columns
+
+
+class Circuit(Named):
     """An immutable probabilistic circuit.
 
     Node ``i`` has kind ``kind[i]``, children ``child[start[i]:start[i + 1]]`` (all smaller than ``i``) with
@@ -148,28 +188,10 @@ class Circuit:
         """The number of the root node."""
         return self.num_nodes - 1
 
-    @property
-    def names(self) -> tuple[Name, ...]:
-        """The names of the variables, in column order."""
-        return tuple(variable.name for variable in self.variables)
-
     @cached_property
     def depth(self) -> int:
         """The number of edges on the longest path from the root to a leaf."""
         return int(_depth(self.start, self.child))
-
-    @cached_property
-    def _position(self) -> dict[Name, int]:
-        by_text: dict[Name, int] = {str(v.name): i for i, v in enumerate(self.variables)}
-        return by_text | {v.name: i for i, v in enumerate(self.variables)}
-
-    def index(self, name: Name) -> int:
-        """The column of the variable called ``name``; ``"3"`` finds a variable named 3 unless one is named "3"."""
-        key = int(name) if isinstance(name, np.integer) else name
-        found = self._position.get(key) if isinstance(key, (int, str)) else None
-        if found is None:
-            raise QueryError(f"unknown variable {name!r}: {_known_names(self.names)}")
-        return found
 
     @cached_property
     def cardinality(self) -> IntArray:
@@ -342,12 +364,12 @@ def _real(variable: Variable, value: Value) -> float:
     return number
 
 
-def _known_names(names: Sequence[Name], most: int = 8) -> str:
+def _listed(names: Sequence[Name], most: int = 8) -> str:
     if not names:
-        return "the circuit has no variables"
+        return "no variables"
     if len(names) <= most:
-        return "the circuit has " + ", ".join(map(str, names))
-    return f"the circuit has {', '.join(map(str, names[: most - 1]))}, ... {names[-1]} ({len(names)} in all)"
+        return ", ".join(map(str, names))
+    return f"{', '.join(map(str, names[: most - 1]))}, ... {names[-1]} ({len(names)} in all)"
 
 
 def _validate(c: Circuit) -> None:

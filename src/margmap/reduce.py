@@ -55,17 +55,9 @@ def resolve_query(circuit: Circuit, query: Sequence[Name] | None, evidence: Mapp
     mentioned = circuit.mentioned
     if query is None:
         return [i for i in sorted(mentioned - observed) if not circuit.variables[i].continuous]
-    if isinstance(query, str | int):
-        raise QueryError(f"query={query!r}: give a list of variables, such as query=[{query!r}]")
-    columns = [circuit.index(name) for name in query]
-    seen: set[int] = set()
+    columns = circuit.query_columns(query, observed)
     for column in columns:
         variable = circuit.variables[column]
-        if column in seen:
-            raise QueryError(f"variable {variable.name!r} is queried twice")
-        seen.add(column)
-        if column in observed:
-            raise QueryError(f"variable {variable.name!r} is both queried and observed: drop it from one of the two")
         if variable.continuous:
             raise QueryError(f"variable {variable.name!r} is continuous: only discrete variables can be queried")
         if column not in mentioned:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from functools import cached_property
 from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-from margmap.circuit import FloatArray, Name, Value, Variable
+from margmap.circuit import FloatArray, Name, Named, Value, Variable
 from margmap.errors import QueryError, StructureError
 
 Kind: TypeAlias = Literal["bayes", "markov"]
@@ -33,12 +32,14 @@ class FactorError(StructureError):
         self.factor = factor
 
 
-class Network:
+class Network(Named):
     """An immutable network of discrete variables: the product of its factors.
 
     In a Bayesian network (``kind="bayes"``) every variable has one factor, p(variable | parents), with the variable on
     the last axis. A Markov network's factors are any tables of numbers from 0 up, and their product need not sum to 1.
     """
+
+    _what = "network"
 
     def __init__(
         self, variables: Iterable[Variable], factors: Iterable[tuple[Sequence[int], ArrayLike]], kind: Kind = "bayes"
@@ -68,25 +69,6 @@ class Network:
         """The number of entries of all tables."""
         return sum(factor.table.size for factor in self.factors)
 
-    @cached_property
-    def names(self) -> tuple[Name, ...]:
-        """The names of the variables, in column order."""
-        return tuple(variable.name for variable in self.variables)
-
-    @cached_property
-    def _position(self) -> dict[Name, int]:
-        by_text: dict[Name, int] = {str(name): i for i, name in enumerate(self.names)}
-        return by_text | {name: i for i, name in enumerate(self.names)}
-
-    def index(self, name: Name) -> int:
-        """The column of the variable called ``name``; ``"3"`` finds a variable named 3 unless one is named "3"."""
-        key = int(name) if isinstance(name, np.integer) else name
-        found = self._position.get(key) if isinstance(key, int | str) else None
-        if found is None:
-            shown = ", ".join(map(str, self.names[:8])) + (", ..." if len(self.names) > 8 else "")
-            raise QueryError(f"unknown variable {name!r}: the network has {shown or 'none'} ({len(self.names)} in all)")
-        return found
-
     def parents(self, name: Name) -> tuple[Name, ...]:
         """The parents of a variable of a Bayesian network, in the order of its table's axes."""
         if self.kind != "bayes":
@@ -107,18 +89,7 @@ class Network:
         """The columns of the query, refusing what cannot be asked; None asks for all that is not observed."""
         if query is None:
             return [i for i in range(len(self.variables)) if i not in observed]
-        if isinstance(query, str | int):
-            raise QueryError(f"query={query!r}: give a list of variables, such as query=[{query!r}]")
-        columns = [self.index(name) for name in query]
-        seen: set[int] = set()
-        for column in columns:
-            name = self.names[column]
-            if column in seen:
-                raise QueryError(f"variable {name!r} is queried twice")
-            if column in observed:
-                raise QueryError(f"variable {name!r} is both queried and observed: drop it from one of the two")
-            seen.add(column)
-        return columns
+        return self.query_columns(query, observed)
 
     def _checked(self, number: int, scope: tuple[int, ...], given: ArrayLike) -> Factor:
         for column in scope:
