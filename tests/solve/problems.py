@@ -8,10 +8,12 @@ from typing import NamedTuple
 
 import numpy as np
 
+import margmap as mm
 import naive
 from circuits import SORTS as RANDOM
 from circuits import columns, fixed, random_circuit, random_instance
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, Parts, Variable, assemble
+from margmap.solve.result import Limits, Stopped
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from generators import latent_tree, partition_tree
@@ -177,3 +179,26 @@ def check_optimal(problem, r):
     assert r.status == "optimal", f"{problem.name}: {r.status}"
     assert r.gap <= TOLERANCE, f"{problem.name}: gap {r.gap}"
     assert r.log_prob >= problem.best - TOLERANCE, f"{problem.name}: {r.log_prob}, enumeration {problem.best}"
+
+
+def stop_at_every_moment(monkeypatch, sorts, method, **options):
+    """Stop at the first, second, ... time the solver looks at its limits, until it comes to its end; how often."""
+    stops = 0
+    for sort in sorts:
+        for seed in range(4000, 4006):
+            p = make(sort, seed)
+            for moment in range(1, 60):
+                asked = iter(range(1, 10_000))
+
+                def check(_limits, asked=asked, moment=moment):
+                    if next(asked) >= moment:
+                        raise Stopped("time_limit")
+
+                monkeypatch.setattr(Limits, "check", check)
+                r = mm.marginal_map(p.circuit, p.query, p.evidence, method, k=1 + seed % 2, **options)
+                check_bounds(p, r)
+                assert r.status in ("optimal", "time_limit"), p.name
+                if r.status == "optimal":
+                    break
+                stops += 1
+    return stops

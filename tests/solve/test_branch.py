@@ -5,13 +5,12 @@ import time
 
 import numpy as np
 import pytest
-from problems import SORTS, check_bounds, check_optimal, coins, hard, make, partition_tree
+from problems import SORTS, check_optimal, coins, hard, make, partition_tree, stop_at_every_moment
 
 import margmap as mm
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
 from margmap.solve import branch
 from margmap.solve.incumbent import Incumbents
-from margmap.solve.result import Limits, Stopped
 
 
 class Weak(Incumbents):
@@ -30,26 +29,8 @@ def test_equals_enumeration_without_hill_climbing(sort, monkeypatch):
 
 
 def test_stopped_at_every_moment_the_bounds_hold(monkeypatch):
-    """Stop at the first, second, ... time the solver looks at its limits, until it comes to its end."""
-    stops = 0
-    for sort in ("partitions", "dense, unstructured", "many values, unstructured", "coins", "latent tree"):
-        for seed in range(4000, 4006):
-            p = make(sort, seed)
-            for moment in range(1, 60):
-                asked = iter(range(1, 10_000))
-
-                def check(_limits, asked=asked, moment=moment):
-                    if next(asked) >= moment:
-                        raise Stopped("time_limit")
-
-                monkeypatch.setattr(Limits, "check", check)
-                r = mm.marginal_map(p.circuit, p.query, p.evidence, "branch", k=1 + seed % 2)
-                check_bounds(p, r)
-                assert r.status in ("optimal", "time_limit"), p.name
-                if r.status == "optimal":
-                    break
-                stops += 1
-    assert stops > 100
+    sorts = ("partitions", "dense, unstructured", "many values, unstructured", "coins", "latent tree")
+    assert stop_at_every_moment(monkeypatch, sorts, "branch") > 100
 
 
 def test_forty_variables_whose_scopes_cross():

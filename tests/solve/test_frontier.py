@@ -8,14 +8,13 @@ import time
 
 import numpy as np
 import pytest
-from problems import SORTS, STRUCTURED, UNSTRUCTURED, check_bounds, check_optimal, hard, make
+from problems import SORTS, STRUCTURED, UNSTRUCTURED, check_bounds, check_optimal, hard, make, stop_at_every_moment
 
 import margmap as mm
 from margmap._jit import on_compile
 from margmap.circuit import BERNOULLI, INDICATOR, Parts, Variable, assemble
 from margmap.solve import frontier
 from margmap.solve.incumbent import Incumbents
-from margmap.solve.result import Limits, Stopped
 
 #: Together more than 10,000 circuits.
 EACH = 420
@@ -209,26 +208,8 @@ def test_time_limit_is_kept():
 
 
 def test_stopped_at_every_moment_the_bounds_hold(monkeypatch):
-    """Stop at the first, second, ... time the solver looks at its limits, until it comes to its end."""
-    stops = 0
-    for sort in ("coins", "latent tree", "laminar", "dense", "many values"):
-        for seed in range(4000, 4006):
-            p = make(sort, seed)
-            for moment in range(1, 60):
-                asked = iter(range(1, 10_000))
-
-                def check(_limits, asked=asked, moment=moment):
-                    if next(asked) >= moment:
-                        raise Stopped("time_limit")
-
-                monkeypatch.setattr(Limits, "check", check)
-                r = mm.marginal_map(p.circuit, p.query, p.evidence, "frontier", k=1 + seed % 2, width=1)
-                check_bounds(p, r)
-                assert r.status in ("optimal", "time_limit"), p.name
-                if r.status == "optimal":
-                    break
-                stops += 1
-    assert stops > 50
+    sorts = ("coins", "latent tree", "laminar", "dense", "many values")
+    assert stop_at_every_moment(monkeypatch, sorts, "frontier", width=1) > 50
 
 
 def test_ctrl_c_from_outside():
