@@ -130,7 +130,6 @@ class Search:
                 if view.flat.num_nodes:
                     incumbents.offer(_only_state(view.flat, self._cardinality.size), climb=False)
                 continue
-            relative = conditional_bounds(view.flat, view.bounds, self._cardinality, asked)
             variable = choose_by_bounds(relative, self._cardinality, asked, floor)
             for x in np.argsort(relative[variable]):
                 if relative[variable, x] > 0:

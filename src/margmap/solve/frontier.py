@@ -15,7 +15,7 @@ from margmap.circuit import PRODUCT
 from margmap.errors import StructureError
 from margmap.flat import Flat
 from margmap.reduce import Reduced
-from margmap.solve.bounds import find_deterministic, find_supports, output_bounds
+from margmap.solve.bounds import view_of
 from margmap.solve.branch import Search
 from margmap.solve.incumbent import Incumbents, lower_bound_state
 from margmap.solve.plan import Plan, make_plan, rounding_of
@@ -57,7 +57,7 @@ def solve_planned(
 ) -> Outcome:
     """The same for a circuit that has its plan already."""
     cardinality = reduced.cardinality
-    bounds = output_bounds(flat, find_deterministic(flat, find_supports(flat, cardinality)))
+    bounds = view_of(flat, 0.0, cardinality).bounds
     incumbents = Incumbents(flat, bounds, cardinality, limits, k)
     slack = limits.gap / 4
     widest_allowed = _room(flat, plan, limits) if max_width is None else max_width
@@ -91,6 +91,8 @@ def solve_planned(
                 if found.state is not None:
                     incumbents.offer(found.state, climb=False)
                 log_upper = min(log_upper, found.log_upper)
+                if why == "optimal":
+                    break  # proven, within the search's own slack
                 if why == "interrupted":
                     raise Stopped(why)
             width *= WIDTH_GROWTH
