@@ -1,9 +1,10 @@
 """Instances as in the paper: the variables divided at random into query, evidence and hidden, with possible evidence.
 
 **Seeding.** Every instance has a generator of its own, ``numpy.random.default_rng(n)``, where n is the SHA-256 of the
-text ``seed|name|query|evidence|hidden|number`` read as a big-endian number; the proportions are written as Python prints
-floats, ``name`` is that of the dataset, ``number`` counts the instances of these proportions from 0. So an instance
-depends neither on the order in which circuits are taken nor on how many instances or proportions are asked for.
+text ``seed|name|query|evidence|hidden|number`` read as a big-endian number; the proportions are written as Python
+prints floats, ``name`` is that of the dataset, ``number`` counts the instances of these proportions from 0. So an
+instance does not depend on the order in which circuits are taken, nor on how many instances or proportions are asked
+for.
 
 The generator first permutes the variables that the circuit mentions (in the circuit's order). The query takes the first
 discrete ones, the evidence the next of what is left, and the rest is hidden. How many: the proportion of the number of
@@ -100,6 +101,8 @@ def generate(
             f"rows have shape {data.shape}, but the circuit has {len(circuit.names)} variables: "
             "one column of numbers each"
         )
+    if data is not None and data.dtype.kind == "b":
+        data = data.astype(np.int8)
     return [
         _draw(circuit, _checked(part), np.random.default_rng(_entropy(seed, name, part, index)), data)
         for part in proportions
