@@ -1,0 +1,187 @@
+"""Where work is done: processes of this machine, or the workers of a Dask cluster, behind `concurrent.futures`.
+
+Nothing here imports numpy or numba: a new process imports this module before it limits its threads.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any, ParamSpec, TypeVar
+from urllib.parse import urlsplit
+
+from margmap.errors import MargmapError, MissingExtraError, QueryError
+
+__all__ = ["Processes", "open_executor", "usable_cores", "workers_of"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+#: Seconds to wait for a Dask scheduler to answer.
+CONNECT_SECONDS = 10
+
+#: What libraries look at before they start threads of their own; a worker is one thread.
+_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+
+
+@contextmanager
+def open_executor(jobs: int | None = None, dask: str | None = None) -> Iterator[Executor]:
+    """An executor for the block: ``jobs`` local processes (None: one a core), or a Dask cluster.
+
+    ``dask="tcp://host:8786"`` is a running cluster's scheduler; ``dask="local"`` starts a cluster of ``jobs`` processes
+    on this machine. Work that is still going on when the block is left by an exception is given up; otherwise its end
+    is waited for. A script that starts processes needs the usual ``if __name__ == "__main__":``.
+    """
+    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1):
+        raise QueryError(f"jobs={jobs!r}: give the number of processes, at least 1, or None for one a core")
+    if dask is not None:
+        with _dask_executor(jobs, dask) as cluster:
+            yield cluster
+        return
+    processes = Processes(usable_cores() if jobs is None else jobs)
+    try:
+        yield processes
+    except BaseException:
+        processes.kill()
+        raise
+    processes.shutdown()
+
+
+def usable_cores() -> int:
+    """How many processes can run at once: the cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def workers_of(executor: Any) -> int:
+    """How many calls an executor can run at once; where it does not tell, the cores of this machine."""
+    client = executor if hasattr(executor, "ncores") else getattr(executor, "_client", None)
+    if client is not None and hasattr(client, "ncores"):
+        return max(1, sum(client.ncores().values()))
+    number = getattr(executor, "_max_workers", None)
+    return number if isinstance(number, int) and number > 0 else usable_cores()
+
+
+class Processes(Executor):
+    """Local processes that are replaced when one dies.
+
+    The calls that were under way then fail with ``BrokenProcessPool``, all of them, for nobody can tell whose fault it
+    was; but the next :meth:`submit` has new processes to go to.
+    """
+
+    def __init__(self, jobs: int) -> None:
+        self._max_workers = jobs
+        self._lock = threading.Lock()
+        self._closed = False
+        self._start()
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        """Call ``fn`` in one of the processes."""
+        with self._lock:
+            if self._closed:
+                raise RuntimeError("the processes have been shut down")
+            try:
+                return self._pool.submit(fn, *args, **kwargs)
+            except BrokenProcessPool:
+                if self._hello.exception() is not None:
+                    raise MargmapError(
+                        "the worker processes end before they do anything: a script that starts them needs "
+                        "`if __name__ == '__main__':` around what it does (or jobs=1, which starts none)"
+                    ) from None
+                self._pool.shutdown(wait=False)
+                self._start()
+                return self._pool.submit(fn, *args, **kwargs)
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Take no more calls; the processes end when their work is done."""
+        with self._lock:
+            self._closed = True
+            self._pool.shutdown(wait=wait, cancel_futures=cancel_futures)
+
+    def kill(self) -> None:
+        """End the processes whatever they are doing."""
+        with self._lock:
+            self._closed = True
+            processes = list((self._pool._processes or {}).values())
+            self._pool.shutdown(wait=False, cancel_futures=True)
+            for process in processes:
+                process.terminate()
+
+    def _start(self) -> None:
+        # Not "fork": it would copy this process with the locks of its threads as they happen to be.
+        self._pool = ProcessPoolExecutor(self._max_workers, multiprocessing.get_context("spawn"), _begin)
+        self._hello = self._pool.submit(_hello)
+
+
+def _hello() -> None:
+    """The first call of every pool: if even this fails, it is not the work that breaks it."""
+
+
+def _begin() -> None:
+    """What a new process does first: one thread, no Ctrl-C of its own, no life after its parent's."""
+    for name in _THREADS:
+        os.environ.setdefault(name, "1")
+    if hasattr(signal, "pthread_sigmask"):  # blocked, not ignored: solvers set a handler of their own
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    else:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: Any) -> None:
+    parent.join()
+    os._exit(1)
+
+
+@contextmanager
+def _dask_executor(jobs: int | None, address: str) -> Iterator[Executor]:
+    try:
+        import dask
+        from distributed import Client, LocalCluster
+    except ImportError:
+        raise MissingExtraError(
+            "Dask is not installed: pip install 'margmap[cluster]' brings it (here and on the workers)"
+        ) from None
+    if address != "local":
+        if "://" not in address:
+            raise QueryError(f"dask={address!r}: give a scheduler's address, such as tcp://host:8786, or local")
+        if jobs is not None:
+            raise QueryError(f"jobs={jobs}: the cluster at {address} has its own workers; leave jobs out")
+    # A model is sent to each worker once, and Dask would warn of each large one.
+    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "4GB"}):
+        if address == "local":
+            number = usable_cores() if jobs is None else jobs
+            with (
+                LocalCluster(
+                    n_workers=number, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+                ) as cluster,
+                Client(cluster, set_as_default=False) as client,
+            ):
+                yield client.get_executor(pure=False)
+            return
+        try:
+            _require_answer(address)
+            client = Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, ValueError, ImportError) as error:
+            raise QueryError(
+                f"no Dask scheduler answers at {address} ({error}): start one with `dask scheduler`, or correct it"
+            ) from None
+        with client:
+            yield client.get_executor(pure=False)
+
+
+def _require_answer(address: str) -> None:
+    """A client that finds nobody takes long to say so, and complains again when Python ends: ask with a socket."""
+    parts = urlsplit(address)
+    if parts.scheme in ("tcp", "tls") and parts.hostname and parts.port:
+        socket.create_connection((parts.hostname, parts.port), CONNECT_SECONDS).close()
