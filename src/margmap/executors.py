@@ -65,7 +65,7 @@ def workers_of(executor: Any) -> int:
     """How many calls an executor can run at once; where it does not tell, the cores of this machine."""
     client = executor if hasattr(executor, "ncores") else getattr(executor, "_client", None)
     if client is not None and hasattr(client, "ncores"):
-        return max(1, sum(client.ncores().values()))
+        return int(max(1, sum(client.ncores().values())))
     number = getattr(executor, "_max_workers", None)
     return number if isinstance(number, int) and number > 0 else usable_cores()
 
@@ -182,6 +182,9 @@ def _dask_executor(jobs: int | None, address: str) -> Iterator[Executor]:
 
 def _require_answer(address: str) -> None:
     """A client that finds nobody takes long to say so, and complains again when Python ends: ask with a socket."""
+    from distributed.comm import get_address_host
+
+    get_address_host(address)
     parts = urlsplit(address)
     if parts.scheme in ("tcp", "tls") and parts.hostname and parts.port:
         socket.create_connection((parts.hostname, parts.port), CONNECT_SECONDS).close()
