@@ -5,17 +5,16 @@ Whatever needs numpy or numba is imported inside the commands, so that ``--help`
 
 from __future__ import annotations
 
-import functools
 import math
 import os
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NoReturn, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from margmap.cli.base import STOPPED, Format, Json, Model, command_of
 from margmap.cli.inputs import (
     method_parameters,
     parse_bytes,
@@ -26,7 +25,6 @@ from margmap.cli.inputs import (
     read_rows,
 )
 from margmap.cli.output import (
-    complain,
     csv_lines,
     print_json,
     print_result,
@@ -37,7 +35,7 @@ from margmap.cli.output import (
     proof,
     spinner,
 )
-from margmap.errors import MargmapError, QueryError
+from margmap.errors import QueryError
 
 if TYPE_CHECKING:
     from margmap.bayesnet import Network
@@ -45,29 +43,14 @@ if TYPE_CHECKING:
 
 __all__ = ["app", "main"]
 
-#: Exit codes: 0 is for "optimal" or "done", and typer itself uses 2 for wrong usage.
-UNEXPECTED, BAD_INPUT, STOPPED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 130, 141
-
-P = ParamSpec("P")
-
-Model = Annotated[
-    Path,
-    typer.Argument(
-        metavar="MODEL", help="A circuit (.psdd .jpc .spn .ac .json) or a network (.bif .uai .xmlbif), also .gz."
-    ),
-]
 MaxEdges = Annotated[
     int | None,
     typer.Option("--max-edges", metavar="N", min=1, help="How large a circuit a network may be compiled to."),
-]
-Format = Annotated[
-    str | None, typer.Option("--format", metavar="F", help="The model's format, where its name does not say it.")
 ]
 Evidence = Annotated[
     list[str] | None,
     typer.Option("--evidence", "-e", metavar="V=X,...", help="Observed values, such as 1=0,4=1 or season=winter."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
 app = typer.Typer(
     name="margmap",
@@ -101,39 +84,7 @@ def _options(
     pass
 
 
-def _command(function: Callable[P, None]) -> Callable[P, None]:
-    """Make a function a command whose every failure is one line on stderr and an exit code."""
-
-    @functools.wraps(function)
-    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            function(*args, **kwargs)
-            sys.stdout.flush()
-        except (typer.Exit, typer.BadParameter):
-            raise
-        except MargmapError as error:
-            _fail(error, str(error), BAD_INPUT)
-        except KeyboardInterrupt as error:
-            raise typer.Exit(INTERRUPTED) from error
-        except BrokenPipeError as error:
-            # Python flushes stdout once more when it ends; let that go nowhere.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-            raise typer.Exit(BROKEN_PIPE) from error
-        except Exception as error:
-            if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
-                # What Python makes of a Ctrl-C that arrives just as a compiled kernel returns.
-                raise typer.Exit(INTERRUPTED) from error
-            what = f"unexpected {type(error).__name__}: {error}"
-            _fail(error, f"{what}; please report this, with the output under MARGMAP_DEBUG=1", UNEXPECTED)
-
-    return app.command(name=function.__name__)(guarded)
-
-
-def _fail(error: Exception, message: str, code: int) -> NoReturn:
-    if os.environ.get("MARGMAP_DEBUG") == "1":
-        raise error
-    complain(message)
-    raise typer.Exit(code) from error
+_command = command_of(app)
 
 
 @_command

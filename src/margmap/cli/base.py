@@ -1,0 +1,73 @@
+"""What every command of the command line shares: its exit codes, common options, and how it fails."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, NoReturn, ParamSpec
+
+import typer
+
+from margmap.cli.output import complain
+from margmap.errors import MargmapError
+
+#: Exit codes: 0 is for "optimal" or "done", and typer itself uses 2 for wrong usage.
+UNEXPECTED, BAD_INPUT, STOPPED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 130, 141
+
+P = ParamSpec("P")
+
+Model = Annotated[
+    Path,
+    typer.Argument(
+        metavar="MODEL", help="A circuit (.psdd .jpc .spn .ac .json) or a network (.bif .uai .xmlbif), also .gz."
+    ),
+]
+Format = Annotated[
+    str | None, typer.Option("--format", metavar="F", help="The model's format, where its name does not say it.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
+
+
+def command_of(app: typer.Typer) -> Callable[[Callable[P, None]], Callable[P, None]]:
+    """What makes a function a command of ``app`` whose every failure is one line on stderr and an exit code."""
+
+    def register(function: Callable[P, None]) -> Callable[P, None]:
+        return app.command(name=function.__name__)(_guarded(function))
+
+    return register
+
+
+def _guarded(function: Callable[P, None]) -> Callable[P, None]:
+    @functools.wraps(function)
+    def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
+        try:
+            function(*args, **kwargs)
+            sys.stdout.flush()
+        except (typer.Exit, typer.BadParameter):
+            raise
+        except MargmapError as error:
+            _fail(error, str(error), BAD_INPUT)
+        except KeyboardInterrupt as error:
+            raise typer.Exit(INTERRUPTED) from error
+        except BrokenPipeError as error:
+            # Python flushes stdout once more when it ends; let that go nowhere.
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            raise typer.Exit(BROKEN_PIPE) from error
+        except Exception as error:
+            if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
+                # What Python makes of a Ctrl-C that arrives just as a compiled kernel returns.
+                raise typer.Exit(INTERRUPTED) from error
+            what = f"unexpected {type(error).__name__}: {error}"
+            _fail(error, f"{what}; please report this, with the output under MARGMAP_DEBUG=1", UNEXPECTED)
+
+    return guarded
+
+
+def _fail(error: Exception, message: str, code: int) -> NoReturn:
+    if os.environ.get("MARGMAP_DEBUG") == "1":
+        raise error
+    complain(message)
+    raise typer.Exit(code) from error
