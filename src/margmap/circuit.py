@@ -170,6 +170,11 @@ class Circuit(Named):
         self.param = _frozen("param", param, np.float64)
         _validate(self)
 
+    def __reduce__(self) -> tuple[type[Circuit], tuple[object, ...]]:
+        # For processes and clusters. What is computed from the arrays stays behind, and they arrive read-only again.
+        arrays = (self.kind, self.start, self.child, self.log_weight, self.var, self.param_start, self.param)
+        return Circuit, (self.variables, *arrays)
+
     def __repr__(self) -> str:
         return f"Circuit({len(self.variables)} variables, {self.num_nodes} nodes, {self.num_edges} edges)"
 

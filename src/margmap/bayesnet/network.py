@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -60,6 +60,12 @@ class Network(Named):
             _require_acyclic(self.variables, checked)
             checked.sort(key=lambda factor: factor.scope[-1])
         self.factors = tuple(checked)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Tables come out of a pickle as they were, read-only."""
+        vars(self).update(state)
+        for factor in self.factors:
+            factor.table.setflags(write=False)
 
     def __repr__(self) -> str:
         return f"Network({self.kind}, {len(self.variables)} variables, {self.num_parameters} parameters)"
