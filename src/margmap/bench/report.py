@@ -1,0 +1,231 @@
+"""From records of runs to a report: Markdown with SVG figures, and one HTML page that works offline."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from margmap.bench import analysis
+from margmap.bench.analysis import Agreement, Study, rounded
+from margmap.bench.document import (
+    Block,
+    Code,
+    Document,
+    Facts,
+    Figure,
+    Section,
+    Shown,
+    Text,
+    markdown_lines,
+    sentence_list,
+)
+from margmap.bench.figure import svg_lines
+from margmap.bench.page import page_lines
+from margmap.bench.records import Records, read_records, runs_of
+from margmap.errors import FormatError, QueryError
+
+MARKDOWN, PAGE = "report.md", "report.html"
+
+
+class Report(NamedTuple):
+    """What was written, and what a caller may want to know without reading it."""
+
+    #: Markdown, page and figures.
+    files: list[Path]
+    runs: int
+    instances: int
+    #: For each method how many of its runs were solved, and how many there are.
+    solved: dict[str, tuple[int, int]]
+    #: Pairs of runs that contradict each other: there must be none.
+    conflicts: list[str]
+    #: Runs that failed or were killed.
+    failures: int
+    #: Lines of the file that were no records.
+    torn: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, for the command line's JSON."""
+        return {**self._asdict(), "files": [str(path) for path in self.files]}
+
+
+def report(
+    records: str | os.PathLike[str] | Iterable[Mapping[str, Any]],
+    folder: str | os.PathLike[str],
+    *,
+    reference: str | None = None,
+    title: str = "Marginal MAP benchmark",
+    labels: Sequence[str] | None = None,
+    example: str | None = None,
+    example_instance: int | None = None,
+    commands: Sequence[str] = (),
+    date: str | None = None,
+    tolerance: float = analysis.TOLERANCE,
+) -> Report:
+    """Write ``report.md``, ``report.html`` and the figures into a folder, which is made if it is not there.
+
+    ``records`` is a file of ``margmap bench run``, or records in memory. ``reference`` is the label that is compared
+    with the next best of the others (``frontier`` if there is one). ``labels`` gives the order of the methods,
+    ``example`` and ``example_instance`` the dataset and the instance of Figure 2, ``commands`` command lines to show.
+    """
+    loaded = read_records(records) if isinstance(records, (str, os.PathLike)) else Records(runs_of(records), 0)
+    if not loaded.runs:
+        raise QueryError("there are no runs to report")
+    study = Study(loaded.runs, reference or "frontier", labels)
+    if reference is not None and study.reference is None:
+        raise QueryError(f"no run has the label {reference!r}: choose one of {', '.join(study.labels)}")
+    if example is not None and example not in study.datasets:
+        raise QueryError(f"no run is on the dataset {example!r}: choose one of {', '.join(study.datasets)}")
+    found = analysis.agreement(study, tolerance)
+    when = date or datetime.now(timezone.utc).strftime("%Y-%m-%d")
+    document = Document(
+        title,
+        f"{when}. {len(study.runs):,} runs: {len(study.labels)} methods, {len(study.by_instance):,} instances, "
+        f"{len(study.datasets)} datasets.",
+        [
+            Section("summary", "Summary", _summary(study, found, tolerance)),
+            Section("times", "Time and instances solved", _times(study)),
+            *_figures(study, example, example_instance),
+            Section("agreement", "Agreement", _agreement(study, found, tolerance)),
+            Section("runs-section", "Runs", _runs(study)),
+            Section("conditions", "Conditions", _conditions(study, loaded.torn, commands)),
+        ],
+    )
+    solved = {label: [run.solved for run in study.select(label)] for label in study.labels}
+    return Report(
+        _write(document, Path(folder)),
+        len(study.runs),
+        len(study.by_instance),
+        {label: (sum(ones), len(ones)) for label, ones in solved.items()},
+        [f"{one.dataset} {one.instances} #{one.instance}: {why}" for one, _, why in found.conflicts],
+        sum(run.status in ("failed", "killed") for run in study.runs),
+        loaded.torn,
+    )
+
+
+def _write(document: Document, folder: Path) -> list[Path]:
+    from margmap.io.files import write_lines
+
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FormatError(f"cannot be made a folder: {error.strerror or error}", path=folder) from error
+    contents: dict[str, Iterable[str]] = {
+        f"{block.plot.name}.svg": svg_lines(block.plot)
+        for section in document.sections
+        for block in section.blocks
+        if isinstance(block, Figure)
+    }
+    contents |= {MARKDOWN: markdown_lines(document), PAGE: page_lines(document)}
+    for name, lines in contents.items():
+        write_lines(folder / name, lines)
+    return [folder / name for name in (MARKDOWN, PAGE, *(name for name in contents if name.endswith(".svg")))]
+
+
+def _summary(study: Study, found: Agreement, tolerance: float) -> list[Block]:
+    counts = []
+    for label in study.labels:
+        runs = study.select(label)
+        counts.append(f"{label} {sum(run.solved for run in runs):,} of {len(runs):,}")
+    blocks: list[Block] = [_verdict(found, tolerance), Text(f"Solved, with a proof: {sentence_list(counts)}.")]
+    ratios = [one for one in (study.faster(dataset) for dataset in study.datasets) if one is not None]
+    if ratios:
+        first = sum(one.ratio > 1 for one in ratios)
+        middle, least, most = (f([one.ratio for one in ratios]) for f in (statistics.median, min, max))
+        blocks.append(
+            Text(
+                f"{study.reference} is faster than every other method on {first} of {len(ratios)} datasets. Compared "
+                f"with the next best on each it is {rounded(middle)} times as fast in the median, {rounded(least)} "
+                f"times at least and {rounded(most)} times at most, where an unsolved run counts as its time limit."
+            )
+        )
+    failed = sum(run.status in ("failed", "killed") for run in study.runs)
+    if failed:
+        blocks.append(Text(f"{failed} runs failed or were killed: they are listed under Agreement.", "bad"))
+    return blocks
+
+
+def _times(study: Study) -> list[Block]:
+    blocks: list[Block] = [
+        Text(
+            "Mean seconds of solving, without loading the circuit, and how many of the runs were solved. As in the "
+            "paper's Table 1, an unsolved run counts as its time limit, whatever ended it, and a method that solved "
+            "none has a dash. Bold is the smallest mean. Datasets are in the order of their number of variables."
+        )
+    ]
+    if study.reference is not None and len(study.labels) > 1:
+        blocks.append(
+            Text(
+                f"Times faster: the total seconds of the next best method divided by those of {study.reference}, on "
+                "the instances that both were run on. ≥ means that the next best left some unsolved, so that the true "
+                f"number is larger; ≤ that {study.reference} did; ≈ that both did."
+            )
+        )
+    blocks += [Shown(analysis.times_table(study, group)) for group in study.groups]
+    if len(study.groups) > 1:
+        blocks.append(Shown(analysis.times_table(study, None)))
+    return blocks
+
+
+def _figures(study: Study, dataset: str | None, instance: int | None) -> list[Section]:
+    sections = [Section("cactus-section", "Instances solved against time", [Figure(*analysis.cactus(study))])]
+    example = analysis.example_of(study, dataset, instance)
+    if example is not None:
+        (bounds, data), (sizes, _) = analysis.trace_plots(study, example)
+        words = "As in the paper's Figure 2: bounds and circuit size while an iterative method runs."
+        if instance is None:
+            words += " The instance is one that most of these methods solved, of those the one with most iterations."
+        blocks: list[Block] = [Text(words), Figure(bounds, data), Figure(sizes, None)]
+        sections.append(Section("example", "One instance, iteration by iteration", blocks))
+    elif dataset is not None:
+        sections[0].blocks.append(Text(f"No run on {dataset} has a trace, so there is no figure of iterations."))
+    return sections
+
+
+def _verdict(found: Agreement, tolerance: float) -> Text:
+    if found.conflicts:
+        return Text(
+            f"Error: {len(found.conflicts)} pairs of runs contradict each other. At least one of the two is wrong.",
+            "bad",
+        )
+    return Text(
+        f"{found.instances:,} instances compared, {found.pairs:,} pairs of optima, no disagreement "
+        f"(more than {tolerance:g} nats would be one).",
+        "good",
+    )
+
+
+def _agreement(study: Study, found: Agreement, tolerance: float) -> list[Block]:
+    blocks: list[Block] = [
+        _verdict(found, tolerance),
+        Text(
+            "Every two runs of an instance are compared: two optima must be equal, and no state that one found may "
+            f"lie above the bound that another proved ({found.bounds:,} such comparisons)."
+        ),
+    ]
+    if found.conflicts:
+        blocks.append(Shown(analysis.conflict_table(found)))
+    failures = analysis.failure_table(study)
+    blocks.append(Text("No run failed or was killed.") if failures is None else Shown(failures))
+    return blocks
+
+
+def _runs(study: Study) -> list[Block]:
+    return [Shown(analysis.status_table(study)), Shown(analysis.runs_table(study), folded=True)]
+
+
+def _conditions(study: Study, torn: int, commands: Sequence[str]) -> list[Block]:
+    blocks: list[Block] = [
+        Text("Seconds are wall-clock time of solving, on the machine below; each run had a process of its own."),
+        Facts(analysis.conditions(study)),
+    ]
+    if torn:
+        blocks.append(
+            Text(f"{torn} lines of the file were torn, by a kill while they were written, and were left out.")
+        )
+    if commands:
+        blocks.append(Code(list(commands)))
+    return blocks
