@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from margmap import learn as learn
     from margmap import plot as plot
+    from margmap.batch import FailedRow as FailedRow
+    from margmap.batch import marginal_map_many as marginal_map_many
     from margmap.bayesnet import Network as Network
     from margmap.bayesnet import compile as compile
     from margmap.bayesnet import from_pgmpy as from_pgmpy
@@ -55,6 +57,7 @@ __version__ = "0.1.0"
 
 # Where each public name lives. They are imported when first used: `import margmap` itself loads nothing heavy.
 _HOME = {
+    "margmap.batch": "FailedRow marginal_map_many",
     "margmap.bayesnet": "Network compile from_pgmpy load_network",
     "margmap.expression": "Expression bernoulli binomial categorical circuit_of gaussian indicator",
     "margmap.circuit": "Circuit Variable",

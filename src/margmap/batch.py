@@ -1,0 +1,412 @@
+"""One model, many rows of evidence: answers in the order of the rows, on any executor, each row exactly once.
+
+A worker gets the job (model, query, options) once and keeps it under a token. Rows travel in chunks of about a quarter
+of a second of work. A chunk whose worker dies is tried again, its rows one by one; a row that has been under way in two
+workers' deaths runs alone, and if that one dies too, the row has failed.
+"""
+
+from __future__ import annotations
+
+import pickle
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice
+from queue import SimpleQueue
+from typing import Any, ClassVar, NamedTuple, TypeAlias
+from uuid import uuid4
+
+import numpy as np
+
+from margmap.bayesnet.network import Network
+from margmap.circuit import Circuit, Name
+from margmap.errors import LimitError, MargmapError, QueryError
+from margmap.executors import open_executor, usable_cores, workers_of
+from margmap.rows import Cells, Rows, evidence_of, read_rows
+from margmap.solve import check_limits, check_method, marginal_map
+from margmap.solve.result import Limits, Result
+from margmap.structure import require_tractable
+
+__all__ = ["FailedRow", "marginal_map_many"]
+
+Query: TypeAlias = "Sequence[Name] | None"
+
+#: Seconds of work that are worth the way to a worker and back, and the most rows that travel together.
+CHUNK_SECONDS = 0.25
+CHUNK_ROWS = 256
+
+#: Chunks under way for each worker, so that none waits for the next one.
+CHUNKS_PER_WORKER = 3
+
+#: Rows begun but not yet delivered: a slow row holds up at most so many answers.
+AHEAD = 4096
+
+#: A row that is under way when a worker dies for the third time is given up.
+MOST_DEATHS = 3
+
+# Seconds after which an executor is asked again how many workers it has.
+_COUNT_SECONDS = 5.0
+
+# Jobs that a worker keeps at a time.
+_KEPT = 2
+
+
+@dataclass(frozen=True)
+class FailedRow:
+    """What stands in the place of a result for a row that has none, and why."""
+
+    #: The row's number, from 0.
+    row: int
+    error: str
+    #: The name of the error's class, such as ``ImpossibleEvidenceError``.
+    kind: str
+
+    status: ClassVar[str] = "failed"
+
+
+Answer: TypeAlias = Result | FailedRow
+
+
+def marginal_map_many(
+    circuit: Circuit | Network,
+    query: Sequence[Name] | Sequence[Query] | None,
+    evidence_rows: Any,
+    method: str = "auto",
+    time_limit: float | None = None,
+    *,
+    columns: Sequence[Name] | None = None,
+    header: bool | None = None,
+    start: int = 0,
+    jobs: int | None = None,
+    executor: Executor | None = None,
+    **options: Any,
+) -> Iterator[Answer]:
+    """The answers of :func:`margmap.marginal_map` for many rows of evidence, in order, as they become known.
+
+    ``evidence_rows`` is an array or sparse matrix (one column for each variable, in the circuit's order, or those that
+    ``columns`` names), a frame (its columns are variables), the path of a CSV file (a header of variables, or a column
+    for each; ``header`` says which where the first line can be both), or an iterable of mappings or of lists. An entry
+    that is None, NaN, empty, or -1 for a discrete variable is not observed. Rows before number ``start`` are passed
+    over. ``query`` is one for all rows, or a list with one for each row; None asks for all that a row does not observe.
+
+    A row that cannot be answered (evidence of probability 0, a value out of range) has a :class:`FailedRow` in its
+    place. ``time_limit`` and further options are those of ``marginal_map`` and hold for each row.
+
+    The work is done by ``jobs`` processes of this machine (None: one a core; 1: in this process), or by ``executor``:
+    anything with the interface of ``concurrent.futures``, such as that of a Dask client or of
+    :func:`margmap.executors.open_executor`. Ctrl-C ends the iteration with KeyboardInterrupt once the rows under way
+    are answered and delivered; a second one ends it at once.
+    """
+    check_limits(time_limit, **{name: options[name] for name in ("k", "gap", "memory_limit") if name in options})
+    if jobs is not None and (isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1):
+        raise QueryError(f"jobs={jobs!r}: give the number of processes, at least 1, or None for one a core")
+    if jobs is not None and executor is not None:
+        raise QueryError("jobs and executor are both given: an executor has its own workers")
+    if isinstance(start, bool) or not isinstance(start, int) or start < 0:
+        raise QueryError(f"start={start!r}: give the number of the first row to answer, from 0")
+    model, options = _prepared(circuit, method, options)
+    queries = _queries(query)
+    if queries is None and query is not None:
+        model.query_columns(query, ())  # type: ignore[arg-type]  # one query, or it would be refused here
+    rows = read_rows(model, evidence_rows, columns, header)
+    if queries is not None and rows.length is not None and rows.length != len(queries):
+        raise QueryError(f"{len(queries)} queries for {rows.length} rows: give one query for all, or one for each")
+    if executor is not None and hasattr(executor, "get_executor"):  # a Dask client
+        executor = executor.get_executor(pure=False)
+    common = None if queries is not None else query
+    job = _Job(model, rows.columns, common, method, time_limit, options)  # type: ignore[arg-type]
+    return _run(job, rows, queries, start, jobs, executor)
+
+
+def _prepared(
+    model: Circuit | Network, method: str, options: dict[str, Any]
+) -> tuple[Circuit | Network, dict[str, Any]]:
+    """The model as workers get it: of a network the circuit, if it is not too large for one."""
+    if isinstance(model, Network) and method != "elimination":
+        from margmap.bayesnet.compile import compile as compile_network
+
+        try:
+            model = compile_network(model, max_edges=options.get("max_edges"))
+            options = {name: value for name, value in options.items() if name != "max_edges"}
+        except LimitError:
+            pass  # each query by itself leaves out what it cannot feel, which can be small enough
+    of_method = {name: x for name, x in options.items() if name not in ("k", "gap", "memory_limit")}
+    if isinstance(model, Network):
+        of_method.pop("max_edges", None)
+    else:
+        require_tractable(model)
+    if method != "elimination" or not isinstance(model, Network):
+        check_method(method, options.get("k", 1), of_method)
+    return model, options
+
+
+def _queries(query: Any) -> Sequence[Query] | None:
+    """The queries of the rows if there is one for each; None if ``query`` is one for all."""
+    if query is None or isinstance(query, str | int) or not len(query):
+        return None
+    own = [entry is None or not isinstance(entry, str | int | np.integer) for entry in query]
+    if any(own) and not all(own):
+        raise QueryError("query mixes variables and lists of them: give one list of variables, or a list for each row")
+    return query if all(own) else None
+
+
+class _Row(NamedTuple):
+    """A row on its way: its number, its cells, its own query if it has one, how often a worker died with it."""
+
+    number: int
+    cells: Cells
+    query: Query
+    deaths: int = 0
+
+
+@dataclass(frozen=True)
+class _Job:
+    """All that the rows have in common."""
+
+    model: Circuit | Network
+    columns: tuple[int, ...]
+    query: Query
+    method: str
+    time_limit: float | None
+    options: dict[str, Any]
+
+    @cached_property
+    def packed(self) -> bytes:
+        """What travels to a worker."""
+        fields = (self.model, self.columns, self.query, self.method, self.time_limit, self.options)
+        return pickle.dumps(fields, protocol=5)
+
+    def prepare(self) -> None:
+        """Compute what does not depend on the rows, so that the first one has all of its time limit."""
+        if isinstance(self.model, Circuit):
+            require_tractable(self.model)
+            _ = self.model.scaled
+
+    def answer(self, row: _Row) -> Answer:
+        """The result of one row, or why there is none."""
+        try:
+            query = self.query if row.query is None else row.query
+            evidence = evidence_of(self.model, self.columns, row.cells)
+            return marginal_map(self.model, query, evidence, self.method, self.time_limit, **self.options)
+        except MargmapError as error:
+            return FailedRow(row.number, str(error), type(error).__name__)
+        except Exception as error:  # one row's trouble is not that of the others
+            return FailedRow(row.number, f"unexpected {type(error).__name__}: {error}", type(error).__name__)
+
+
+#: In a worker, the jobs it has been sent, the newest last; in the process that drives, also its own.
+_jobs: dict[str, _Job] = {}
+
+
+def _work(token: str, packed: bytes | None, rows: Sequence[_Row]) -> tuple[float, list[Answer]] | None:
+    """Answer some rows in a worker, and say how long it took; None if the worker does not have the job yet."""
+    job = _jobs.get(token)
+    if job is None:
+        if packed is None:
+            return None
+        job = _Job(*pickle.loads(packed))
+        while len(_jobs) >= _KEPT:
+            _jobs.pop(next(iter(_jobs)), None)
+        _jobs[token] = job
+        job.prepare()
+    begun = time.perf_counter()
+    answers = [job.answer(row) for row in rows]
+    return time.perf_counter() - begun, answers
+
+
+def _run(
+    job: _Job, rows: Rows, queries: Sequence[Query] | None, start: int, jobs: int | None, executor: Executor | None
+) -> Iterator[Answer]:
+    if executor is not None:
+        yield from _Batch(job, rows, queries, start, executor).answers()
+        return
+    number = usable_cores() if jobs is None else jobs
+    if rows.length is not None:
+        number = max(1, min(number, rows.length - start))
+    if number == 1:
+        job.prepare()
+        yield from _Batch(job, rows, queries, start, _Here()).answers()
+        return
+    with open_executor(number) as processes:
+        yield from _Batch(job, rows, queries, start, processes).answers()
+
+
+class _Here(Executor):
+    """This process, at once."""
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
+        """Call the function now."""
+        future: Future[Any] = Future()
+        future.set_result(fn(*args, **kwargs))
+        return future
+
+
+class _Batch:
+    """Rows on their way to workers and back."""
+
+    def __init__(self, job: _Job, rows: Rows, queries: Sequence[Query] | None, start: int, executor: Executor) -> None:
+        self.job, self.executor, self.token = job, executor, uuid4().hex
+        self.length = rows.length
+        self.fresh = islice(_numbered(rows, queries), start, None)
+        self.more = True
+        #: Rows of lost chunks: to try again one by one, and to try alone.
+        self.again: deque[_Row] = deque()
+        self.alone: deque[_Row] = deque()
+        self.done: SimpleQueue[tuple[int, Future[Any]]] = SimpleQueue()
+        self.under_way: dict[int, tuple[list[_Row], Future[Any]]] = {}
+        self.sent = 0
+        self.ready: dict[int, Answer] = {}
+        #: The number of the next row to read, and of the next one to deliver.
+        self.reading = self.next = start
+        self.limits = Limits()
+        self.stopped = False
+        #: What went wrong with reading the rows; raised when those before are delivered.
+        self.trouble: Exception | None = None
+        self.seconds_per_row: float | None = None
+        self.last_size = 1
+        #: Whether any worker has ever answered anything.
+        self.heard = False
+        self.workers, self.counted = 1, -np.inf
+
+    def answers(self) -> Iterator[Answer]:
+        _jobs[self.token] = self.job
+        try:
+            while True:
+                while self.next in self.ready:
+                    answer = self.ready.pop(self.next)
+                    self.next += 1
+                    yield answer
+                with self.limits.catching_interrupts():
+                    self.fill()
+                    if not self.under_way:
+                        break
+                    self.take(*self.done.get())
+            if self.stopped:
+                raise KeyboardInterrupt
+            if self.trouble is not None:
+                raise self.trouble
+        finally:
+            _jobs.pop(self.token, None)
+            for _, future in self.under_way.values():
+                future.cancel()
+
+    # -- to the workers
+
+    def fill(self) -> None:
+        """Send as many chunks as the workers can do with."""
+        self.stopped = self.stopped or self.limits.interrupted
+        if self.stopped:
+            return
+        here = isinstance(self.executor, _Here)
+        most = 1 if here else CHUNKS_PER_WORKER * self.count_workers()
+        while len(self.under_way) < most:
+            if self.again:
+                self.send([self.again.popleft()])
+            elif self.alone:
+                if not self.under_way:
+                    self.send([self.alone.popleft()])
+                return  # until it is back
+            elif self.more and self.reading - self.next < AHEAD:
+                rows = self.read(1 if here else self.size())
+                if rows:
+                    self.send(rows)
+            else:
+                return
+
+    def read(self, most: int) -> list[_Row]:
+        rows: list[_Row] = []
+        try:
+            for row in islice(self.fresh, most):
+                rows.append(row)  # noqa: PERF402 - those before an error count
+            self.more = bool(rows)
+        except Exception as error:
+            self.trouble, self.more = error, False
+        self.reading += len(rows)
+        self.last_size = len(rows)
+        return rows
+
+    def size(self) -> int:
+        """How many rows to send together: as many as take a quarter of a second, and a share of the last ones."""
+        if self.seconds_per_row is None:
+            return 1
+        size = min(int(CHUNK_SECONDS / max(self.seconds_per_row, 1e-6)), 2 * self.last_size, CHUNK_ROWS)
+        if self.length is not None:
+            size = min(size, (self.length - self.reading) // (2 * self.workers))
+        return max(size, 1)
+
+    def count_workers(self) -> int:
+        now = time.monotonic()
+        if now > self.counted + _COUNT_SECONDS:
+            self.workers, self.counted = workers_of(self.executor), now
+        return self.workers
+
+    def send(self, rows: list[_Row], packed: bytes | None = None) -> None:
+        number = self.sent
+        self.sent += 1
+        try:
+            future = self.executor.submit(_work, self.token, packed, rows)
+        except (BrokenExecutor, RuntimeError) as error:
+            raise MargmapError(
+                f"the executor takes no more work ({error}): margmap.executors.open_executor() gives one whose "
+                "processes are replaced when they die"
+            ) from error
+        self.under_way[number] = (rows, future)
+        future.add_done_callback(lambda future: self.done.put((number, future)))
+
+    # -- and back
+
+    def take(self, number: int, future: Future[Any]) -> None:
+        """What a worker sent: answers, the wish for the job, or nothing because it died."""
+        rows, _ = self.under_way.pop(number)
+        try:
+            back = future.result()
+        except CancelledError:
+            raise MargmapError(
+                "the cluster has forgotten its work: its scheduler ended or was restarted; start again once it is back"
+            ) from None
+        except ImportError as error:
+            raise MargmapError(f"the workers cannot import margmap ({error}): install it where they run") from error
+        except Exception as error:
+            # Dask's own error says that it has tried the chunk on several workers, and that all of them died.
+            if not isinstance(error, BrokenExecutor) and type(error).__name__ != "KilledWorker":
+                raise
+            self.lost(rows)
+            return
+        self.heard = True
+        if back is None:
+            self.send(rows, self.job.packed)
+            return
+        seconds, answers = back
+        rate = seconds / len(rows)
+        self.seconds_per_row = rate if self.seconds_per_row is None else (self.seconds_per_row + rate) / 2
+        for row, answer in zip(rows, answers, strict=True):
+            if answer.status == "interrupted":
+                self.stopped = True  # it is not finished, so it is not delivered
+            else:
+                self.ready[row.number] = answer
+
+    def lost(self, rows: list[_Row]) -> None:
+        """Try rows again whose worker died, or give them up."""
+        for row in rows:
+            deaths = row.deaths + 1
+            if deaths >= MOST_DEATHS and not self.heard:
+                raise MargmapError("all worker processes die before they do anything: see what they print")
+            if deaths >= MOST_DEATHS:
+                error = f"row {row.number} was given up: {MOST_DEATHS} times its worker process died (memory, perhaps)"
+                self.ready[row.number] = FailedRow(row.number, error, "WorkerDied")
+            else:
+                (self.again if deaths < MOST_DEATHS - 1 else self.alone).append(row._replace(deaths=deaths))
+
+
+def _numbered(rows: Rows, queries: Sequence[Query] | None) -> Iterator[_Row]:
+    number = 0
+    for cells in rows.cells:
+        if queries is not None and number >= len(queries):
+            raise QueryError(f"there are more rows than the {len(queries)} queries: give one for each")
+        yield _Row(number, cells, None if queries is None else queries[number])
+        number += 1
+    if queries is not None and number < len(queries):
+        raise QueryError(f"{len(queries)} queries for {number} rows: give one query for all, or one for each")
