@@ -10,7 +10,7 @@ from margmap.bayesnet.compile import Prediction, compile, predict
 from margmap.bayesnet.network import Factor, Network
 from margmap.bayesnet.pgmpy import from_pgmpy, read_xmlbif
 from margmap.errors import FormatError
-from margmap.io.files import DEFAULT_LIMIT, read_lines
+from margmap.io.files import read_lines
 
 __all__ = [
     "FORMATS",
@@ -28,7 +28,7 @@ __all__ = [
 FORMATS = ("bif", "uai", "xmlbif")
 
 
-def load_network(path: str | PathLike[str], format: str | None = None, *, limit: int = DEFAULT_LIMIT) -> Network:
+def load_network(path: str | PathLike[str], format: str | None = None, *, limit: int | None = None) -> Network:
     """Read a BIF, UAI or XMLBIF file; ``format`` overrides the suffix, ``limit`` bounds the unpacked size in bytes."""
     place = Path(path)
     name = network_format(place, format)

@@ -11,7 +11,7 @@ from margmap.circuit import Circuit
 from margmap.errors import FormatError, StructureError
 from margmap.io import ac, jpc, native, psdd, spn
 from margmap.io import vtree as vtree_file
-from margmap.io.files import DEFAULT_LIMIT, read_lines, write_lines
+from margmap.io.files import read_lines, write_lines
 from margmap.vtree import Vtree
 
 __all__ = ["FORMATS", "load", "load_circuit", "load_vtree", "save"]
@@ -39,13 +39,16 @@ FORMATS = tuple(_BY_NAME)
 
 
 @overload
-def load(path: File, format: CircuitFormat, *, limit: int = ...) -> Circuit: ...
+def load(path: File, format: CircuitFormat, *, limit: int | None = ...) -> Circuit: ...
 @overload
-def load(path: File, format: Literal["vtree"], *, limit: int = ...) -> Vtree: ...
+def load(path: File, format: Literal["vtree"], *, limit: int | None = ...) -> Vtree: ...
 @overload
-def load(path: File, format: str | None = None, *, limit: int = ...) -> Circuit | Vtree: ...
-def load(path: File, format: str | None = None, *, limit: int = DEFAULT_LIMIT) -> Circuit | Vtree:
-    """Read a circuit or a vtree; ``format`` overrides the suffix, ``limit`` bounds the unpacked size in bytes."""
+def load(path: File, format: str | None = None, *, limit: int | None = ...) -> Circuit | Vtree: ...
+def load(path: File, format: str | None = None, *, limit: int | None = None) -> Circuit | Vtree:
+    """Read a circuit or a vtree; ``format`` overrides the suffix, ``limit`` bounds the unpacked size in bytes.
+
+    Without it 4 GiB are the most, or what MARGMAP_MAX_BYTES says, and gzip data may not unpack to 200 times its size.
+    """
     place = Path(path)
     chosen = _BY_NAME[_choose(place, format)]
     try:
@@ -54,7 +57,7 @@ def load(path: File, format: str | None = None, *, limit: int = DEFAULT_LIMIT) -
         raise FormatError(str(error), path=place) from error
 
 
-def load_circuit(path: File, format: str | None = None, *, limit: int = DEFAULT_LIMIT) -> Circuit:
+def load_circuit(path: File, format: str | None = None, *, limit: int | None = None) -> Circuit:
     """:func:`load` for a file that must hold a circuit."""
     name = _choose(Path(path), format)
     if _BY_NAME[name].holds is not Circuit:
@@ -64,7 +67,7 @@ def load_circuit(path: File, format: str | None = None, *, limit: int = DEFAULT_
     return value
 
 
-def load_vtree(path: File, format: str | None = None, *, limit: int = DEFAULT_LIMIT) -> Vtree:
+def load_vtree(path: File, format: str | None = None, *, limit: int | None = None) -> Vtree:
     """:func:`load` for a file that must hold a vtree."""
     name = _choose(Path(path), format)
     if _BY_NAME[name].holds is not Vtree:

@@ -1,4 +1,4 @@
-"""Bytes in, bytes out: gzip by content, a limit against decompression bombs, files that appear whole or not at all."""
+"""Bytes in, bytes out: gzip by content, limits against decompression bombs, files that appear whole or not at all."""
 
 from __future__ import annotations
 
@@ -9,39 +9,46 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, cast
 
 from margmap.errors import FormatError
 
-#: More decompressed bytes than this are refused.
+#: More bytes than this, unpacked, are refused.
 DEFAULT_LIMIT = 4 << 30
 
+#: Past the first 64 MiB, gzip data may unpack to this many times its packed size; circuits come to 3 to 20 times.
+DEFAULT_RATIO = 200
+
+#: The environment variable with another limit in bytes; like an explicit limit, it allows any ratio.
+LIMIT_VARIABLE = "MARGMAP_MAX_BYTES"
+
+_ANY_RATIO = 64 << 20
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _LINES_PER_WRITE = 1 << 14
 
 
-def read_lines(path: Path, limit: int = DEFAULT_LIMIT) -> list[str]:
+def read_lines(path: Path, limit: int | None = None) -> list[str]:
     """The lines of a text file, gzipped or not; a file that is no text or has nothing in it is refused."""
-    with _explained(path):
-        data = _read_bytes(path, limit)
+    data = bytearray()
+    with _opened(path, limit) as source:
+        while chunk := source.read():
+            data += chunk
     text = _decoded(data, path, 1)
     if not text.strip():
         raise FormatError("the file is empty", path=path)
     return text.split("\n")
 
 
-def stream_lines(path: Path, limit: int = DEFAULT_LIMIT) -> Iterator[str]:
+def stream_lines(path: Path, limit: int | None = None) -> Iterator[str]:
     """The same lines one by one, for a file that need not fit into memory."""
-    size, number, empty = 0, 0, True
-    with _explained(path), path.open("rb") as raw:
-        source, packed = _unpacked(raw)
-        while data := source.readline(limit - size + 1):
-            size, number = size + len(data), number + 1
-            if size > limit:
-                raise _too_large(path, limit, packed)
+    number, empty = 0, True
+    with _opened(path, limit) as source:
+        while data := source.readline():
+            number += 1
             line = _decoded(data, path, number).removesuffix("\n")
             empty = empty and not line.strip()
             yield line
@@ -61,11 +68,12 @@ def write_bytes(path: Path, data: bytes) -> None:
 
 def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write beside the target and move the result there, so that a failure leaves what was there before."""
+    _refuse_zero(path)
     target = Path(os.path.realpath(path))
-    if target.is_dir():
-        raise FormatError("this is a folder: name a file", path=path)
-    scratch = target.with_name(f".{target.name[:100]}.{secrets.token_hex(4)}.tmp")
+    scratch = target.with_name(f".{target.name[:40]}.{secrets.token_hex(4)}.tmp")
     try:
+        if target.is_dir():
+            raise FormatError("this is a folder: name a file", path=path)
         try:
             with scratch.open("xb") as raw:
                 write(raw)
@@ -90,35 +98,81 @@ def _write(raw: BinaryIO, lines: Iterable[str], *, compress: bool) -> None:
         out.close()
 
 
-def _read_bytes(path: Path, limit: int) -> bytes:
-    with path.open("rb") as raw:
-        source, packed = _unpacked(raw)
-        chunks, size = [], 0
-        while chunk := source.read(_CHUNK):
-            size += len(chunk)
-            if size > limit:
-                raise _too_large(path, limit, packed)
-            chunks.append(chunk)
-    return b"".join(chunks)
+class _Source:
+    """The bytes in a file, unpacked piece by piece, so that nothing beyond the limits is ever held."""
+
+    def __init__(self, raw: BufferedReader, path: Path, limit: int | None) -> None:
+        self.path = path
+        chosen = _environment_limit(path) if limit is None else limit
+        self.limit = DEFAULT_LIMIT if chosen is None else chosen
+        self.packed = raw.peek(2)[:2] == _GZIP_MAGIC  # no seeking: this may be a pipe
+        self.ratio = DEFAULT_RATIO if self.packed and chosen is None else None
+        self.raw = _Counted(raw)
+        self.stream = cast(BinaryIO, gzip.GzipFile(fileobj=cast(BinaryIO, self.raw), mode="rb") if self.packed else raw)
+        self.size, self.line = 0, 1
+
+    def read(self) -> bytes:
+        """The next piece, empty at the end."""
+        return self._checked(self.stream.read(self._room()))
+
+    def readline(self) -> bytes:
+        """The next line with its end, empty at the end of the file."""
+        line = piece = self._checked(self.stream.readline(self._room()))
+        if piece and not piece.endswith(b"\n"):  # a long line, or the last
+            pieces = [piece]
+            while piece and not piece.endswith(b"\n"):
+                piece = self._checked(self.stream.readline(self._room()))
+                pieces.append(piece)
+            line = b"".join(pieces)
+        return line
+
+    def _room(self) -> int:
+        return min(_CHUNK, self.limit - self.size + 1)
+
+    def _checked(self, data: bytes) -> bytes:
+        zero = data.find(b"\0")
+        if zero >= 0:
+            line = self.line + data.count(b"\n", 0, zero)
+            raise FormatError("a binary file, not text", path=self.path, line=line)
+        self.size += len(data)
+        self.line += data.count(b"\n")
+        if self.size > self.limit:
+            raise self._too_large(f"{'it unpacks to' if self.packed else 'it holds'} more than {self.limit} bytes")
+        if self.ratio is not None and self.size > max(_ANY_RATIO, self.ratio * self.raw.size):
+            raise self._too_large(f"it unpacks to more than {self.ratio} times its size, which no circuit should")
+        return data
+
+    def _too_large(self, what: str) -> FormatError:
+        remedy = f"if you trust it, pass a larger limit= or set {LIMIT_VARIABLE}, in bytes"
+        return FormatError(f"{what}: {remedy}", path=self.path)
 
 
-def _unpacked(raw: BinaryIO) -> tuple[BinaryIO, bool]:
-    """What is in a file, and whether that is compressed in it."""
-    packed = raw.read(2) == _GZIP_MAGIC
-    raw.seek(0)
-    return (cast(BinaryIO, gzip.GzipFile(fileobj=raw, mode="rb")) if packed else raw), packed
+class _Counted:
+    """A file to read from that counts its bytes."""
+
+    def __init__(self, raw: BufferedReader) -> None:
+        self.raw, self.size = raw, 0
+
+    def read(self, size: int = -1) -> bytes:
+        data = self.raw.read(size)
+        self.size += len(data)
+        return data
 
 
-def _too_large(path: Path, limit: int, packed: bool) -> FormatError:
-    what = "it unpacks to" if packed else "it holds"
-    return FormatError(f"{what} more than {limit} bytes: pass a larger limit= to read it", path=path)
+def _environment_limit(path: Path) -> int | None:
+    text = os.environ.get(LIMIT_VARIABLE, "")
+    if text and not (text.isascii() and text.isdigit() and len(text) < 19):
+        raise FormatError(f"cannot be read: {LIMIT_VARIABLE}={text!r} is not a number of bytes", path=path)
+    return int(text) if text else None
 
 
-def _decoded(data: bytes, path: Path, line: int) -> str:
+def _refuse_zero(path: Path) -> None:
+    if "\0" in str(path):
+        raise FormatError("a file's name cannot have a zero character in it", path=path)
+
+
+def _decoded(data: bytes | bytearray, path: Path, line: int) -> str:
     """Bytes as text; ``line`` is the number of their first line."""
-    zero = data.find(b"\0")
-    if zero >= 0:
-        raise FormatError("a binary file, not text", path=path, line=line + data.count(b"\n", 0, zero))
     try:
         return data.decode("utf-8-sig" if line == 1 else "utf-8")
     except UnicodeDecodeError as error:
@@ -127,10 +181,12 @@ def _decoded(data: bytes, path: Path, line: int) -> str:
 
 
 @contextmanager
-def _explained(path: Path) -> Iterator[None]:
-    """Say of a file that cannot be read why, and what to do."""
+def _opened(path: Path, limit: int | None) -> Iterator[_Source]:
+    """What is in a file; if that cannot be read, the error says why, and what to do."""
+    _refuse_zero(path)
     try:
-        yield
+        with path.open("rb") as raw:
+            yield _Source(raw, path, limit)
     except FileNotFoundError:
         raise FormatError("there is no such file", path=path) from None
     except IsADirectoryError:
