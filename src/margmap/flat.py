@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +17,24 @@ TINY = 1e-150
 
 # A weight that would vanish beside its siblings is kept at this instead: an upper bound may only grow by rounding.
 SMALLEST = 1e-300
+
+
+T = TypeVar("T")
+
+
+class Runner(Protocol):
+    """Runs compiled work that looks, every so often, at the first of two numbers it is given and returns if it is set.
+
+    ``edges`` says how long that may take, ``room`` how many bytes it will need. :meth:`Limits.run` is one.
+    """
+
+    def __call__(self, work: Callable[[LongArray], T], edges: int, room: int = 0) -> T:
+        """What the work returns."""
+
+
+def to_the_end(work: Callable[[LongArray], T], edges: int, room: int = 0) -> T:
+    """Run compiled work here and now; nothing stops it."""
+    return work(np.array([0, np.iinfo(np.int64).max]))
 
 
 class Flat(NamedTuple):
@@ -42,14 +62,20 @@ class Flat(NamedTuple):
         return int(self.child.size)
 
 
-def rebuild(flat: Flat, keep: NDArray[np.bool_]) -> tuple[Flat, float]:
+def rebuild(flat: Flat, keep: NDArray[np.bool_], run: Runner = to_the_end) -> tuple[Flat, float]:
     """The circuit without the edges not kept, in its smallest form, and the log of a factor taken out of it.
 
     A product that lost a child is zero and goes, with all that only it used; a node with one child left becomes that
     child, its weight moving up; edges of one sum to the same child are added; equal nodes are shared.
     """
-    kind, start, child, weight, var, value, log_factor = _rebuild(flat, keep)
+    work = partial(_rebuild_until, flat, keep)
+    kind, start, child, weight, var, value, log_factor = run(work, flat.num_edges, rebuild_room(flat))
     return Flat(kind, start, child, weight, var, value), float(log_factor)
+
+
+def rebuild_room(flat: Flat) -> int:
+    """Bytes that :func:`rebuild` takes at most: everything twice, a hash table, and what each old node becomes."""
+    return 24 * flat.num_edges + 92 * flat.num_nodes
 
 
 @kernel
@@ -99,9 +125,18 @@ def live_nodes(f: Flat, keep: NDArray[np.bool_]) -> NDArray[np.bool_]:
 
 
 @kernel
-def _rebuild(
+def rebuild_kernel(
     f: Flat, keep: NDArray[np.bool_]
 ) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float]:
+    """The same for kernels."""
+    return _rebuild_until(f, keep, np.zeros(1, dtype=np.int64))
+
+
+@kernel
+def _rebuild_until(
+    f: Flat, keep: NDArray[np.bool_], stop: LongArray
+) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float]:
+    """What :func:`rebuild` does, for other kernels to call: the arrays of the circuit and the log of the factor."""
     live = live_nodes(f, keep)
     room_nodes, room_edges = 0, 0
     for n in range(f.kind.size):
@@ -127,6 +162,8 @@ def _rebuild(
     slots = np.full(size, -1, dtype=np.int32)
 
     for n in range(f.kind.size):
+        if stop[0] != 0:
+            break
         if not live[n]:
             continue
         begin = start[count]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from margmap._jit import kernel
 from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name, Value
 from margmap.errors import ImpossibleEvidenceError, QueryError
 from margmap.evaluate import Scaled, edge_share, forward
-from margmap.flat import Flat, rebuild
+from margmap.flat import Flat, Runner, rebuild, to_the_end
 from margmap.structure import require_tractable
 
 # Shares of a sum or a leaf under this are left out of the reduced circuit; `Reduced.dropped` accounts for them.
@@ -74,20 +75,89 @@ def reduce(circuit: Circuit, query: Sequence[Name] | None, evidence: Mapping[Nam
     return reduce_codes(circuit, columns, codes, reals)
 
 
-def reduce_codes(circuit: Circuit, columns: Sequence[int], codes: IntArray, reals: FloatArray) -> Reduced:
+def reduce_codes(
+    circuit: Circuit, columns: Sequence[int], codes: IntArray, reals: FloatArray, run: Runner = to_the_end
+) -> Reduced:
     """The same for a query and evidence already turned into columns and codes."""
-    position = np.full(len(circuit.variables), -1, dtype=np.int32)
-    position[list(columns)] = np.arange(len(columns), dtype=np.int32)
-    cardinality = circuit.cardinality[list(columns)]
-    s = circuit.scaled
-    kind, start, child, weight, var, value, log_scale, dropped = _reduce(
-        s, codes, reals, position, cardinality, circuit.scopes.id, circuit.scopes.meeting(columns)
-    )
+    s, position, cardinality = circuit.scaled, _positions(circuit, columns), circuit.cardinality[list(columns)]
+    asked = circuit.scopes.meeting(columns)
+    work = partial(_reduce, s, codes, reals, position, cardinality, circuit.scopes.id, asked)
+    room = 32 * circuit.num_edges + 48 * circuit.num_nodes
+    kind, start, child, weight, var, value, log_scale, dropped = run(work, circuit.num_edges, room)
     if log_scale == -np.inf:
-        raise ImpossibleEvidenceError("the evidence has probability 0: no state of the query is possible under it")
-    flat, _ = rebuild(Flat(kind, start, child, weight, var, value), np.ones(child.size, dtype=np.bool_))
+        raise _impossible()
+    flat, _ = rebuild(Flat(kind, start, child, weight, var, value), np.ones(child.size, dtype=np.bool_), run)
     names = tuple(circuit.variables[c].name for c in columns)
     return Reduced(flat, names, cardinality, float(log_scale) + s.log_total, s.rounding, dropped * NEGLIGIBLE)
+
+
+def heaviest_state(
+    circuit: Circuit, columns: Sequence[int], codes: IntArray, reals: FloatArray
+) -> tuple[IntArray, float]:
+    """Some possible state of the query, and log p(e), from one pass: at every sum follow the largest share.
+
+    For a solver that was stopped before it had a state: the reduction takes several times as long.
+    """
+    s, position = circuit.scaled, _positions(circuit, columns)
+    state = np.zeros(len(columns), dtype=np.int32)
+    asked = circuit.scopes.meeting(columns)
+    log_scale = _follow(s, codes, reals, position, circuit.cardinality[list(columns)], circuit.scopes.id, asked, state)
+    if log_scale == -np.inf:
+        raise _impossible()
+    return state, float(log_scale) + s.log_total
+
+
+def _positions(circuit: Circuit, columns: Sequence[int]) -> IntArray:
+    """The place in the query of each variable of the circuit; -1 where it is not asked for."""
+    position = np.full(len(circuit.variables), -1, dtype=np.int32)
+    position[list(columns)] = np.arange(len(columns), dtype=np.int32)
+    return position
+
+
+def _impossible() -> ImpossibleEvidenceError:
+    return ImpossibleEvidenceError("the evidence has probability 0: no state of the query is possible under it")
+
+
+@kernel
+def _follow(
+    s: Scaled,
+    codes: IntArray,
+    reals: FloatArray,
+    position: IntArray,
+    cardinality: IntArray,
+    scope: IntArray,
+    asked_scope: NDArray[np.bool_],
+    state: IntArray,
+) -> float:
+    value, log_scale = np.empty(s.kind.size), np.empty(s.kind.size)
+    forward(s, codes, reals, value, log_scale)
+    root = s.kind.size - 1
+    if value[root] <= 0:
+        return -np.inf
+    stack = np.empty(s.kind.size, dtype=np.int32)
+    height = 0
+    if asked_scope[scope[root]]:
+        stack[0], height = root, 1
+    while height > 0:
+        height -= 1
+        n = stack[height]
+        if s.kind[n] < PRODUCT:
+            q, table = position[s.var[n]], s.table_start[n]
+            state[q] = np.argmax(s.log_table[table : table + cardinality[q]])
+        elif s.kind[n] == PRODUCT:
+            for e in range(s.start[n], s.start[n + 1]):
+                if asked_scope[scope[s.child[e]]]:
+                    stack[height] = s.child[e]
+                    height += 1
+        else:
+            best, most = s.start[n], -1.0
+            for e in range(s.start[n], s.start[n + 1]):
+                share = edge_share(s, n, e, value, log_scale)
+                if share > most:
+                    best, most = e, share
+            stack[height] = s.child[best]
+            height += 1
+    return float(np.log(value[root]) + log_scale[root])
 
 
 @kernel
@@ -99,6 +169,7 @@ def _reduce(
     cardinality: IntArray,
     scope: IntArray,
     asked_scope: NDArray[np.bool_],
+    stop: LongArray,
 ) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float, int]:
     n_old = s.kind.size
     value, log_scale = np.empty(n_old), np.empty(n_old)
@@ -118,6 +189,8 @@ def _reduce(
     for n in range(n_old - 1, -1, -1):
         if not live[n]:
             continue
+        if stop[0] != 0:
+            break
         room_nodes += 1
         if s.kind[n] < PRODUCT:
             room_edges += cardinality[position[s.var[n]]]
@@ -149,6 +222,8 @@ def _reduce(
     count, end = first_leaf[-1], 0
     number = np.full(n_old, -1, dtype=np.int32)
     for n in range(n_old):
+        if stop[0] != 0:
+            break
         if not live[n]:
             continue
         if s.kind[n] < PRODUCT:

@@ -13,10 +13,10 @@ import numpy as np
 
 from margmap.bayesnet.network import Network
 from margmap.circuit import Circuit, Name, Value
-from margmap.errors import QueryError
+from margmap.errors import LimitError, QueryError
 from margmap.queries import log_value
-from margmap.reduce import Reduced, reduce_codes, resolve_query
-from margmap.solve.result import TOLERANCE, Limits, Outcome, Ranked, Result
+from margmap.reduce import Reduced, heaviest_state, reduce_codes, resolve_query
+from margmap.solve.result import TOLERANCE, Limits, Outcome, Ranked, Result, Stopped
 from margmap.structure import require_tractable
 
 __all__ = ["METHODS", "Result", "marginal_map"]
@@ -26,6 +26,12 @@ Solver = Callable[..., Outcome]
 # On a circuit so large that rounding alone can amount to more than the tolerance, a finished search counts up to this.
 ROUNDED = 1e-8
 
+# What the last evaluation of the answer takes; solvers stop so much earlier.
+SECONDS_PER_EDGE = 4e-9
+
+# Past the time limit by this many seconds, the first query of a circuit of more edges than that is given up.
+GRACE, LARGE = 0.1, 5_000_000
+
 # `auto` enumerates when a circuit has no structure to use and that takes less than this many edge evaluations.
 ENUMERATE_WORK = 2_000_000
 
@@ -34,6 +40,7 @@ METHODS: dict[str, str] = {
     "frontier": "margmap.solve.frontier",
     "iterative": "margmap.solve.iterative",
     "branch": "margmap.solve.branch",
+    "search": "margmap.solve.search",
     "brute": "margmap.solve.brute",
 }
 
@@ -55,42 +62,59 @@ def marginal_map(
     ``query=None`` asks for every variable that is not observed: the most probable explanation (MPE), exact also where
     the circuit is not deterministic. ``time_limit`` is in seconds, ``gap`` in nats: the solver may stop as soon as the
     bounds are that close. Stopped early, by a limit or by Ctrl-C, the result has the best state found and both bounds.
-    ``k`` asks for that many best states, in ``Result.top``. ``memory_limit`` is in bytes and holds for the solver's own
-    tables: what does not fit becomes a gap. Further options belong to the method, such as ``heuristic="Pruned"`` of
-    ``iterative``.
+    ``k`` asks for that many best states, in ``Result.top``. ``memory_limit`` is in bytes: what the process may grow by
+    during this call. What would not fit is not begun; it becomes a gap. Further options belong to the method, such as
+    ``heuristic="Pruned"`` of ``iterative``.
 
     A :class:`~margmap.bayesnet.network.Network` in place of the circuit is compiled for this query first, within
     ``max_edges``, or solved by ``elimination`` without a circuit where its hidden variables can be summed out first.
     """
     begun = time.perf_counter()
-    if time_limit is not None and not (_is_real(time_limit) and time_limit > 0):
-        raise QueryError(f"time_limit={time_limit!r}: give a positive number of seconds, or None")
-    if not (_is_real(gap) and gap >= 0):
-        raise QueryError(f"gap={gap!r}: give a number of at least 0, in nats")
-    if memory_limit is not None and not (isinstance(memory_limit, int) and memory_limit > 0):
-        raise QueryError(f"memory_limit={memory_limit!r}: give a positive number of bytes, or None")
-    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
-        raise QueryError(f"k={k!r}: give the number of states to find, at least 1")
+    check_limits(time_limit, k, gap, memory_limit)
     if isinstance(circuit, Network):
         from margmap.bayesnet.solve import network_map
 
         if method != "elimination":
-            _check_method(method, k, {name: x for name, x in options.items() if name != "max_edges"})
+            check_method(method, k, {name: x for name, x in options.items() if name != "max_edges"})
         given = {"k": k, "gap": gap, "memory_limit": memory_limit, **options}
         return network_map(circuit, query, evidence, method, time_limit, **given)
     limits = Limits(time_limit, gap, memory_limit)
-    _check_method(method, k, options)
-    name = method
-    require_tractable(circuit)
-    evidence = evidence or {}
+    check_method(method, k, options)
+    with limits.catching_interrupts(), limits.not_counting_compilation():
+        return _solve(circuit, query, evidence or {}, method, limits, k, options, begun)
+
+
+def _solve(
+    circuit: Circuit,
+    query: Sequence[Name] | None,
+    evidence: Mapping[Name, Value],
+    name: str,
+    limits: Limits,
+    k: int,
+    options: Mapping[str, Any],
+    begun: float,
+) -> Result:
+    """Check, reduce, solve, score the answer on the circuit as given."""
+    _prepare(circuit, limits)
     columns = resolve_query(circuit, query, evidence)
     codes, reals = circuit.evidence_codes(evidence)
-    reduced = reduce_codes(circuit, columns, codes, reals)
-    if columns:
-        with limits.catching_interrupts(), limits.not_counting_compilation():
+    limits.reserve(SECONDS_PER_EDGE * circuit.num_edges * k)
+    outcome, rounding, dropped = (
+        Outcome([np.zeros(0, dtype=np.int32)], -np.inf, "optimal"),
+        circuit.scaled.rounding,
+        0.0,
+    )
+    log_evidence = None
+    try:
+        reduced = reduce_codes(circuit, columns, codes, reals, limits.run)
+        log_evidence, dropped = reduced.log_scale, reduced.dropped
+        if columns:
             name, outcome = _run(name, reduced, limits, k, options)
-    else:
-        outcome = Outcome([np.zeros(0, dtype=np.int32)], -np.inf, "optimal")
+    except Stopped as stopped:
+        outcome = Outcome([], 0.0, stopped.status)
+    if not outcome.states or log_evidence is None:  # stopped before there was one
+        state, log_evidence = heaviest_state(circuit, columns, codes, reals)
+        outcome = outcome._replace(states=[state])
     top = []
     for state in outcome.states:
         codes[columns] = state
@@ -99,9 +123,11 @@ def marginal_map(
             circuit.variables[c].name: circuit.variables[c].label(x)
             for c, x in zip(columns, state.tolist(), strict=True)
         }
-        top.append(Ranked(named, log_prob, log_prob - reduced.log_scale))
+        top.append(Ranked(named, log_prob, log_prob - log_evidence))
     top.sort(key=lambda ranked: -ranked.log_prob)
-    others = _safe_upper(reduced, outcome.log_upper)
+    # The solver's bound as a log p(q, e), moved up by all that rounding can have taken from it.
+    others = outcome.log_upper if dropped == 0 else float(np.logaddexp(outcome.log_upper, np.log(dropped)))
+    others += log_evidence + 2 * rounding
     status = outcome.status
     if len(top) == k:
         rest = others - top[-1].log_prob
@@ -114,7 +140,7 @@ def marginal_map(
         state=top[0].state,
         log_prob=top[0].log_prob,
         log_conditional=top[0].log_conditional,
-        log_upper=max(others, top[0].log_prob + (2 * reduced.rounding if k > 1 else 0.0)),
+        log_upper=max(others, top[0].log_prob + (2 * rounding if k > 1 else 0.0)),
         method=name,
         seconds=time.perf_counter() - begun - limits.compiling,
         top=tuple(top),
@@ -122,7 +148,33 @@ def marginal_map(
     )
 
 
-def _check_method(method: str, k: int, options: Mapping[str, Any]) -> None:
+def _prepare(circuit: Circuit, limits: Limits) -> None:
+    """Make what a circuit keeps for all queries, if this is the first one, as long as there is time."""
+    for step in (require_tractable, lambda c: c.scaled):
+        if circuit.num_edges > LARGE and limits.late(GRACE):
+            raise LimitError(
+                f"the time limit passed before a circuit of {circuit.num_edges} edges was ready for its first query, "
+                "so there is no state yet: allow more time, or ask again, since some of the work is kept"
+            )
+        step(circuit)
+
+
+def check_limits(
+    time_limit: float | None = None, k: int = 1, gap: float = TOLERANCE, memory_limit: int | None = None
+) -> None:
+    """Refuse limits that cannot be meant, and numbers of states."""
+    if time_limit is not None and not (_is_real(time_limit) and time_limit > 0):
+        raise QueryError(f"time_limit={time_limit!r}: give a positive number of seconds, or None")
+    if not (_is_real(gap) and gap >= 0):
+        raise QueryError(f"gap={gap!r}: give a number of at least 0, in nats")
+    if memory_limit is not None and not (isinstance(memory_limit, int) and memory_limit > 0):
+        raise QueryError(f"memory_limit={memory_limit!r}: give a positive number of bytes, or None")
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise QueryError(f"k={k!r}: give the number of states to find, at least 1")
+
+
+def check_method(method: str, k: int, options: Mapping[str, Any]) -> None:
+    """Refuse a method that does not exist or does not know its options."""
     if method != "auto" and method not in METHODS:
         raise QueryError(f"unknown method {method!r}: choose auto, {', '.join(METHODS)}")
     known = [] if method == "auto" else list(inspect.signature(_solver(method)).parameters)[2:]
@@ -147,7 +199,7 @@ def _run(method: str, reduced: Reduced, limits: Limits, k: int, options: Mapping
     from margmap.solve.frontier import solve_planned
     from margmap.solve.plan import make_plan
 
-    planned = make_plan(reduced.flat, reduced.cardinality.size)
+    planned = make_plan(reduced.flat, reduced.cardinality.size, limits.run, limits.check)
     if planned is not None:
         scopes = planned[1].part_at.size - 1
         why = f"the circuit is structured-decomposable: {scopes} scopes, {reduced.num_edges} edges left"
@@ -162,9 +214,3 @@ def _run(method: str, reduced: Reduced, limits: Limits, k: int, options: Mapping
 
 def _is_real(value: object) -> bool:
     return isinstance(value, Real) and not isinstance(value, bool)
-
-
-def _safe_upper(reduced: Reduced, log_upper: float) -> float:
-    """The solver's bound as a log p(q, e), moved up by all that rounding can have taken from it."""
-    bound = np.logaddexp(log_upper, np.log(reduced.dropped)) if reduced.dropped > 0 else log_upper
-    return float(bound) + reduced.log_scale + 2 * reduced.rounding

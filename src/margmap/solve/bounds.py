@@ -7,7 +7,7 @@ child's bound times its weight, over the bound of its node, so that every number
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from margmap._jit import kernel
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
-from margmap.flat import LEAF, TINY, Flat
+from margmap.flat import LEAF, TINY, Flat, Runner, to_the_end
 from margmap.structure import Bits, intern_scopes
 
 Flags = NDArray[np.bool_]
@@ -62,39 +62,43 @@ class View(NamedTuple):
         return self.log_factor + self.bounds.log_upper
 
 
-def view_of(flat: Flat, log_factor: float, cardinality: IntArray) -> View:
+def view_of(flat: Flat, log_factor: float, cardinality: IntArray, run: Runner = to_the_end) -> View:
     """The bounds of a circuit, which may be the empty one, that of no state."""
-    supports = find_supports(flat, cardinality)
+    supports = find_supports(flat, cardinality, run)
     if flat.num_nodes == 0:
         nothing = np.zeros(0)
         return View(flat, log_factor, supports, Bounds(np.zeros(0, np.bool_), nothing, nothing, nothing, -np.inf))
-    return View(flat, log_factor, supports, output_bounds(flat, find_deterministic(flat, supports)))
+    return View(flat, log_factor, supports, output_bounds(flat, find_deterministic(flat, supports, run), run))
 
 
-def find_supports(flat: Flat, cardinality: IntArray) -> Supports:
+def find_supports(flat: Flat, cardinality: IntArray, run: Runner = to_the_end) -> Supports:
     """The possible values of every variable below every node."""
     words = max(1, -(-cardinality.size // 64))
     groups = int(cardinality.max()) if cardinality.size else 1
-    return Supports(_supports(flat, words, groups), words)
+    room = 8 * groups * words * flat.num_nodes
+    return Supports(run(partial(_supports, flat, words, groups), groups * words * flat.num_edges, room), words)
 
 
-def find_deterministic(flat: Flat, supports: Supports) -> Flags:
+def find_deterministic(flat: Flat, supports: Supports, run: Runner = to_the_end) -> Flags:
     """The sums any two children of which exclude each other on some variable (Q-determinism, a sufficient test)."""
-    return _deterministic(flat, supports.can, supports.words)
+    work = partial(_deterministic, flat, supports.can, supports.words)
+    return run(work, supports.can.shape[1] * flat.num_edges, flat.num_nodes)
 
 
-def output_bounds(flat: Flat, deterministic: Flags) -> Bounds:
+def output_bounds(flat: Flat, deterministic: Flags, run: Runner = to_the_end) -> Bounds:
     """Algorithm 1: the maximum at deterministic sums, the sum at the others, the product at products."""
-    value, log_scale, share = _output_bounds(flat, deterministic)
+    work = partial(_output_bounds, flat, deterministic)
+    value, log_scale, share = run(work, flat.num_edges, 16 * flat.num_nodes + 8 * flat.num_edges)
     return Bounds(deterministic, value, log_scale, share, float(np.log(value[-1]) + log_scale[-1]))
 
 
-def edge_bounds(flat: Flat, bounds: Bounds) -> FloatArray:
+def edge_bounds(flat: Flat, bounds: Bounds, run: Runner = to_the_end) -> FloatArray:
     """Algorithm 2 with the two-end-point rule: for each edge, a bound of the root over all states that use it.
 
     Relative to the root's output bound. The rule printed in the paper is wrong, see ``docs/algorithms.md``.
     """
-    return _edge_bounds(flat, bounds.deterministic, bounds.share)
+    work = partial(_edge_bounds, flat, bounds.deterministic, bounds.share)
+    return run(work, flat.num_edges, 16 * flat.num_nodes + 8 * flat.num_edges)
 
 
 def conditional_bounds(
@@ -102,13 +106,13 @@ def conditional_bounds(
     bounds: Bounds,
     cardinality: IntArray,
     asked: Flags,
-    check: Callable[[], None] | None = None,
+    run: Runner = to_the_end,
     tighten: bool = False,
 ) -> FloatArray:
     """For every value of the variables asked for, a bound of the root given it, relative to the root's output bound.
 
     One row a variable, padded with zeros. Each node carries the literals of its own scope only. On a large circuit this
-    takes several passes; ``check`` is called between them. With ``tighten``, each node's own bound falls to what its
+    takes several passes. With ``tighten``, each node's own bound falls to what its
     best-telling variable allows: the state has one of its values, so no state exceeds the largest of their bounds.
     """
     words = max(1, -(-cardinality.size // 64))
@@ -122,18 +126,21 @@ def conditional_bounds(
     edges = np.searchsorted(np.cumsum(room), np.arange(1, passes) * (room.sum() / max(passes, 1)))
     windows = [0, *sorted({int(e) + 1 for e in edges if e + 1 < cardinality.size}), cardinality.size]
     for first, last in itertools.pairwise(windows):
-        if check is not None:
-            check()
-        _conditional_bounds(
-            flat, bounds.deterministic, bounds.share, ids, bits, cardinality, first, last, tighten, result
+        entries = int(room[first:last].sum())
+        work = partial(
+            _conditional_bounds,
+            *(flat, bounds.deterministic, bounds.share, ids, bits, cardinality, first, last, tighten, result),
         )
+        run(work, entries + flat.num_edges, 8 * entries + 24 * flat.num_nodes)
     return result
 
 
 @kernel
-def _supports(f: Flat, words: int, groups: int) -> Bits:
+def _supports(f: Flat, words: int, groups: int, stop: LongArray) -> Bits:
     can = np.zeros((f.kind.size, groups * words), dtype=np.uint64)
     for n in range(f.kind.size):
+        if stop[0] != 0:
+            break
         if f.kind[n] == LEAF:
             can[n, f.value[n] * words + (f.var[n] >> 6)] = np.uint64(1) << np.uint64(f.var[n] & 63)
         for e in range(f.start[n], f.start[n + 1]):
@@ -156,13 +163,15 @@ def exclude(can: Bits, words: int, a: int, b: int) -> bool:
 
 
 @kernel
-def _deterministic(f: Flat, can: Bits, words: int) -> Flags:
+def _deterministic(f: Flat, can: Bits, words: int, stop: LongArray) -> Flags:
     result = np.zeros(f.kind.size, dtype=np.bool_)
     for n in range(f.kind.size):
         if f.kind[n] != SUM:
             continue
         result[n] = True
         for e in range(f.start[n] + 1, f.start[n + 1]):
+            if stop[0] != 0:
+                return result
             for other in range(f.start[n], e):
                 if not exclude(can, words, f.child[e], f.child[other]):
                     result[n] = False
@@ -173,10 +182,12 @@ def _deterministic(f: Flat, can: Bits, words: int) -> Flags:
 
 
 @kernel
-def _output_bounds(f: Flat, take_max: Flags) -> tuple[FloatArray, FloatArray, FloatArray]:
+def _output_bounds(f: Flat, take_max: Flags, stop: LongArray) -> tuple[FloatArray, FloatArray, FloatArray]:
     value, log_scale = np.ones(f.kind.size), np.zeros(f.kind.size)
     share = np.ones(f.child.size)
     for n in range(f.kind.size):
+        if stop[0] != 0:
+            break
         if f.kind[n] == PRODUCT:
             v, scaled = 1.0, 0.0
             for e in range(f.start[n], f.start[n + 1]):
@@ -208,13 +219,15 @@ def _output_bounds(f: Flat, take_max: Flags) -> tuple[FloatArray, FloatArray, Fl
 
 
 @kernel
-def _edge_bounds(f: Flat, deterministic: Flags, share: FloatArray) -> FloatArray:
+def _edge_bounds(f: Flat, deterministic: Flags, share: FloatArray, stop: LongArray) -> FloatArray:
     """``high``: the root's bound when the node has its own; ``low``: when it is 0; each the largest over all paths."""
     n_nodes = f.kind.size
     high, low = np.zeros(n_nodes), np.zeros(n_nodes)
     high[n_nodes - 1] = 1.0
     result = np.zeros(f.child.size)
     for n in range(n_nodes - 1, -1, -1):
+        if stop[0] != 0:
+            break
         for e in range(f.start[n], f.start[n + 1]):
             edge_high, edge_low = high[n], low[n]
             if f.kind[n] == SUM:
@@ -255,6 +268,7 @@ def _conditional_bounds(
     last: int,
     tighten: bool,
     result: FloatArray,
+    stop: LongArray,
 ) -> None:
     """``relative`` are bounds given a literal over the node's own bound, which is ``own`` times its output bound."""
     n_scopes = bits.shape[0]
@@ -270,6 +284,8 @@ def _conditional_bounds(
     own = np.ones(f.kind.size)
     offset = np.zeros(cardinality.size, dtype=np.int64)  # where a variable's literals begin in the current scope
     for n in range(f.kind.size):
+        if stop[0] != 0:
+            return
         width = size[ids[n]]
         mine = at[n]
         if f.kind[n] == PRODUCT:

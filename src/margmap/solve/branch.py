@@ -51,6 +51,8 @@ class _Problem(NamedTuple):
     flat: Flat
     threshold: float
     slack: float
+    #: What is known before the search: no state has a larger log value.
+    log_upper: float
 
 
 _Search: TypeAlias = Generator[_Problem, Found, Found]
@@ -63,8 +65,8 @@ def solve(reduced: Reduced, limits: Limits, *, k: int = 1) -> Outcome:
         states, log_upper, status = search.run_many(reduced.flat, k)
     else:
         found, status = search.run(reduced.flat, -np.inf)
-        assert found.state is not None  # the first node of the search finds one
-        states, log_upper = [found.state], found.log_upper
+        # The first node of the search finds a state, unless it is stopped before that.
+        states, log_upper = [] if found.state is None else [found.state], found.log_upper
     return Outcome(states, log_upper, status, {"search_nodes": search.nodes})
 
 
@@ -81,7 +83,7 @@ class Search:
     def run(self, flat: Flat, threshold: float) -> tuple[Found, Status]:
         """The best state with a log value above ``threshold``; an upper bound on all states, and why it stopped."""
         # An explicit stack of generators instead of recursion: the search may be as deep as there are variables.
-        stack = [self._solve(_Problem(flat, threshold, self._limits.gap / 2))]
+        stack = [self._solve(_Problem(flat, threshold, self._limits.gap / 2, 0.0))]
         answer: Found | None = None
         while True:
             try:
@@ -123,53 +125,69 @@ class Search:
                     lower_bound_state(view.flat, view.bounds.deterministic, self._cardinality.size), climb=True
                 )
                 incumbents.offer_neighbours()
-            floor = floor_of(incumbents.floor + slack - view.log_upper)
-            view, relative = self._prune(view, floor)
-            asked = undecided(view.supports, self._cardinality.size) if view.flat.num_nodes else np.zeros(0, np.bool_)
-            if not asked.any():
-                if view.flat.num_nodes:
-                    incumbents.offer(_only_state(view.flat, self._cardinality.size), climb=False)
-                continue
-            variable = choose_by_bounds(relative, self._cardinality, asked, floor)
-            for x in np.argsort(relative[variable]):
-                if relative[variable, x] > 0:
-                    part, log_factor = rebuild(view.flat, _fixed(view.flat, relative, variable, int(x)))
-                    child = self._view(part, view.log_factor + log_factor)
-                    todo.append((child.log_upper, child))
+            try:
+                todo += self._below(view, incumbents, slack)
+            except Stopped as stop:
+                self._status = stop.status
+                log_upper = max(log_upper, log_bound)
         states = [state for _, state in incumbents.ranked]
         return states, max(log_upper, incumbents.floor + slack), self._status
 
+    def _below(self, view: View, incumbents: Incumbents, slack: float) -> list[tuple[float, View]]:
+        """The circuits to look at in place of this one, best last, with their bounds; none if it is decided."""
+        floor = floor_of(incumbents.floor + slack - view.log_upper)
+        view, relative = self._prune(view, floor)
+        asked = undecided(view.supports, self._cardinality.size) if view.flat.num_nodes else np.zeros(0, np.bool_)
+        if not asked.any():
+            if view.flat.num_nodes:
+                incumbents.offer(_only_state(view.flat, self._cardinality.size), climb=False)
+            return []
+        variable = choose_by_bounds(relative, self._cardinality, asked, floor)
+        children = []
+        for x in np.argsort(relative[variable]):
+            if relative[variable, x] > 0:
+                keep = _fixed(view.flat, relative, variable, int(x))
+                part, log_factor = rebuild(view.flat, keep, self._limits.run)
+                child = self._view(part, view.log_factor + log_factor)
+                children.append((child.log_upper, child))
+        return children
+
     def _solve(self, problem: _Problem) -> _Search:
         self.nodes += 1
-        slack, threshold = problem.slack, problem.threshold
-        view = self._view(problem.flat, 0.0)
+        slack, threshold, log_upper = problem.slack, problem.threshold, problem.log_upper
         best = Found(None, -np.inf, threshold + slack)
-        while True:
-            if view.log_upper > threshold + slack:
-                best = self._improve(view, best, threshold)
-                threshold = max(threshold, best.log_value)
-            if view.log_upper <= threshold + slack:
-                return best._replace(log_upper=threshold + slack)
-            if self._stopped() or not undecided(view.supports, self._cardinality.size).any():
-                return best._replace(log_upper=view.log_upper)
-            if view.flat.kind[-1] == PRODUCT:
-                return (yield from self._factors(view, best, threshold, slack))
-            edges = view.flat.num_edges
-            floor = floor_of(threshold + slack - view.log_upper)
-            smaller, relative = self._prune(view, floor)
-            shrunk = smaller.flat.num_edges <= (1 - WORTHWHILE) * edges
-            if not shrunk and undecided(smaller.supports, self._cardinality.size).any():
-                log_bounds = np.log(np.maximum(relative, SMALLEST)) + view.log_upper
-                return (yield from self._branch(smaller, relative, log_bounds, best, threshold, slack))
-            view = smaller
+        try:
+            view = self._view(problem.flat, 0.0)
+            while True:
+                log_upper = view.log_upper
+                if log_upper > threshold + slack:
+                    best = self._improve(view, best, threshold)
+                    threshold = max(threshold, best.log_value)
+                if log_upper <= threshold + slack:
+                    return best._replace(log_upper=threshold + slack)
+                if self._stopped() or not undecided(view.supports, self._cardinality.size).any():
+                    return best._replace(log_upper=log_upper)
+                if view.flat.kind[-1] == PRODUCT:
+                    return (yield from self._factors(view, best, threshold, slack))
+                edges = view.flat.num_edges
+                smaller, relative = self._prune(view, floor_of(threshold + slack - log_upper))
+                shrunk = smaller.flat.num_edges <= (1 - WORTHWHILE) * edges
+                if not shrunk and undecided(smaller.supports, self._cardinality.size).any():
+                    log_bounds = np.log(np.maximum(relative, SMALLEST)) + log_upper
+                    return (yield from self._branch(smaller, relative, log_bounds, best, threshold, slack))
+                view = smaller
+        except Stopped as stop:  # in the middle of a step: what was known before it
+            self._status = stop.status
+            return best._replace(log_upper=max(log_upper, threshold + slack))
 
     def _view(self, flat: Flat, log_factor: float) -> View:
         """The circuit regrouped and bounded."""
-        view = view_of(flat, log_factor, self._cardinality)
+        run = self._limits.run
+        view = view_of(flat, log_factor, self._cardinality, run)
         if flat.num_nodes == 0:
             return view
-        flat, extra = regroup(flat, view.supports, view.bounds.deterministic)
-        return view_of(flat, log_factor + extra, self._cardinality)
+        flat, extra = regroup(flat, view.supports, view.bounds.deterministic, run)
+        return view_of(flat, log_factor + extra, self._cardinality, run)
 
     def _improve(self, view: View, best: Found, threshold: float) -> Found:
         """Algorithm 4 and hill climbing on this circuit."""
@@ -185,14 +203,14 @@ class Search:
 
     def _prune(self, view: View, floor: float) -> tuple[View, FloatArray]:
         """Without the literals and edges that cannot rise above the floor; also the bounds of all literals."""
-        asked = undecided(view.supports, self._cardinality.size)
-        relative = conditional_bounds(view.flat, view.bounds, self._cardinality, asked, tighten=True)
+        asked, run = undecided(view.supports, self._cardinality.size), self._limits.run
+        relative = conditional_bounds(view.flat, view.bounds, self._cardinality, asked, run, tighten=True)
         inside = np.arange(relative.shape[1]) < self._cardinality[:, None]
         keep = keep_without(view.flat, (relative <= floor) & inside & asked[:, None])
-        keep &= edge_bounds(view.flat, view.bounds) > floor
+        keep &= edge_bounds(view.flat, view.bounds, run) > floor
         if keep.all():
             return view, relative
-        flat, log_factor = rebuild(view.flat, keep)
+        flat, log_factor = rebuild(view.flat, keep, run)
         return self._view(flat, view.log_factor + log_factor), relative
 
     def _factors(self, view: View, best: Found, threshold: float, slack: float) -> _Search:
@@ -200,20 +218,22 @@ class Search:
         flat, bounds = view.flat, view.bounds
         children = sorted(flat.child[flat.start[-2] : flat.start[-1]].tolist())
         log_bound = np.log(bounds.value[children]) + bounds.log_scale[children]
-        parts = [rebuild(_upto(flat, c), np.ones(int(flat.start[c + 1]), dtype=np.bool_)) for c in children]
+        whole = np.ones(flat.num_edges, dtype=np.bool_)
+        parts = [rebuild(_upto(flat, c), whole[: flat.start[c + 1]], self._limits.run) for c in children]
         sizes = [np.unique(part.var[part.var >= 0]).size for part, _ in parts]
         state = np.zeros(self._cardinality.size, dtype=np.int32)
         done = view.log_factor
         for i, (part, log_factor) in enumerate(parts):
             rest = float(log_bound[i + 1 :].sum())
             around = done + rest + log_factor
-            found = yield _Problem(part, threshold - around, slack * sizes[i] / sum(sizes))
+            mine = slack * sizes[i] / sum(sizes)
+            found = yield _Problem(part, threshold - around, mine, float(log_bound[i]) - log_factor)
             if self._status != "optimal":
                 return best._replace(log_upper=max(around + found.log_upper, threshold + slack))
             if found.state is None:
                 return best._replace(log_upper=threshold + slack)
-            mine = part.var[part.var >= 0]
-            state[mine] = found.state[mine]
+            own = part.var[part.var >= 0]
+            state[own] = found.state[own]
             done += log_factor + found.log_value
         return Found(state, done, done + slack)
 
@@ -229,9 +249,16 @@ class Search:
         for i, x in enumerate(values):
             if log_bounds[variable, x] <= threshold + slack:
                 break
-            flat, log_factor = rebuild(view.flat, _fixed(view.flat, relative, variable, int(x)))
+            try:
+                keep = _fixed(view.flat, relative, variable, int(x))
+                flat, log_factor = rebuild(view.flat, keep, self._limits.run)
+            except Stopped as stop:
+                self._status = stop.status
+                log_upper = float(log_bounds[variable, x])  # the values to come have none that is larger
+                break
             log_factor += view.log_factor
-            found = yield _Problem(flat, threshold - log_factor, slack)
+            log_bound = float(log_bounds[variable, x]) - log_factor
+            found = yield _Problem(flat, threshold - log_factor, slack, log_bound)
             if found.state is not None:
                 threshold = found.log_value + log_factor
                 best = Found(found.state, threshold, threshold)

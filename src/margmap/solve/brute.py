@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from margmap._jit import kernel
-from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray
+from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
 from margmap.errors import LimitError
 from margmap.flat import Flat
 from margmap.reduce import Reduced
@@ -33,8 +35,10 @@ def solve(reduced: Reduced, limits: Limits, *, k: int = 1) -> Outcome:
         for first in range(0, count, chunk):
             if first:
                 limits.check()
-            done = min(first + chunk, count)
-            values = _enumerate(flat, cardinality, first, done)
+            last = min(first + chunk, count)
+            work = partial(_enumerate, flat, cardinality, first, last)
+            values = limits.run(work, flat.num_edges, 8 * STATES_AT_ONCE * flat.num_nodes)
+            done = last
             seen += float(values.sum())
             values = np.concatenate((best_values, values))
             numbers = np.concatenate((best, np.arange(first, done)))
@@ -69,7 +73,7 @@ def _decode(number: int, cardinality: IntArray) -> IntArray:
 
 
 @kernel
-def _enumerate(f: Flat, cardinality: IntArray, first: int, last: int) -> FloatArray:
+def _enumerate(f: Flat, cardinality: IntArray, first: int, last: int, stop: LongArray) -> FloatArray:
     """The values of a range of states, numbered with the last variable fastest."""
     values = np.zeros((f.kind.size, STATES_AT_ONCE))
     states = np.zeros((cardinality.size, STATES_AT_ONCE), dtype=np.int32)
@@ -81,17 +85,19 @@ def _enumerate(f: Flat, cardinality: IntArray, first: int, last: int) -> FloatAr
             for i in range(cardinality.size - 1, -1, -1):
                 states[i, j] = number % cardinality[i]
                 number //= cardinality[i]
-        _evaluate_states(f, states, values)
+        _evaluate_states(f, states, values, stop)
         for j in range(width):
             result[begin - first + j] = values[f.kind.size - 1, j]
     return result
 
 
 @kernel
-def _evaluate_states(f: Flat, states: IntArray, values: FloatArray) -> None:
+def _evaluate_states(f: Flat, states: IntArray, values: FloatArray, stop: LongArray) -> None:
     """Every node's value under several states (columns) at once."""
     width = values.shape[1]
     for n in range(f.kind.size):
+        if stop[0] != 0:
+            return
         if f.kind[n] == SUM:
             values[n] = 0.0
             for e in range(f.start[n], f.start[n + 1]):

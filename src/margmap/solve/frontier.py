@@ -36,7 +36,7 @@ def solve(
     reduced: Reduced, limits: Limits, *, k: int = 1, width: int = FIRST_WIDTH, max_width: int | None = None
 ) -> Outcome:
     """Sweeps with frontiers of ``width``, then wider ones, until the ``k`` best states are proven."""
-    planned = make_plan(reduced.flat, reduced.cardinality.size)
+    planned = make_plan(reduced.flat, reduced.cardinality.size, limits.run, limits.check)
     if planned is None:
         raise StructureError(
             "method 'frontier' needs a structured-decomposable circuit, and two scopes of this one cross: "
@@ -54,10 +54,11 @@ def solve_planned(
     k: int = 1,
     width: int = FIRST_WIDTH,
     max_width: int | None = None,
+    floor: float = -np.inf,
 ) -> Outcome:
-    """The same for a circuit that has its plan already."""
+    """The same for a circuit that has its plan already; states with a log value up to ``floor`` are of no interest."""
     cardinality = reduced.cardinality
-    bounds = view_of(flat, 0.0, cardinality).bounds
+    bounds = view_of(flat, 0.0, cardinality, limits.run).bounds
     incumbents = Incumbents(flat, bounds, cardinality, limits, k)
     slack = limits.gap / 4
     widest_allowed = _room(flat, plan, limits) if max_width is None else max_width
@@ -68,11 +69,11 @@ def solve_planned(
     try:
         incumbents.offer(lower_bound_state(flat, bounds.deterministic, cardinality.size), climb=True)
         incumbents.offer_neighbours()
-        while log_upper > incumbents.floor + slack:
+        while log_upper > (floor := max(floor, incumbents.floor)) + slack:
             limits.check()
             if width > widest_allowed:
                 raise Stopped("memory_limit")
-            log_floor = incumbents.floor + slack - bounds.log_upper
+            log_floor = floor + slack - bounds.log_upper
             work = partial(sweep, flat, bounds.share, plan, cardinality.size, log_floor, width, k)
             ended, _, states, upper, wide = work(np.array([0, QUICK_WORK]))
             if not ended:
@@ -80,27 +81,29 @@ def solve_planned(
             rounds, widest = rounds + 1, max(widest, int(wide))
             for state in states:
                 incumbents.offer(state, climb=False)
-            log_upper = min(log_upper, max(upper + bounds.log_upper, incumbents.floor + slack))
-            if k == 1 and log_upper > incumbents.floor + slack:
+            floor = max(floor, incumbents.floor)
+            log_upper = min(log_upper, max(upper + bounds.log_upper, floor + slack))
+            if k == 1 and log_upper > floor + slack:
                 incumbents.offer(incumbents.best[0], climb=True)
-            if width >= BRANCH_FROM and k == 1 and log_upper > incumbents.floor + slack:
+            if width >= BRANCH_FROM and k == 1 and log_upper > (floor := max(floor, incumbents.floor)) + slack:
                 # As long as the sweeps took so far, see whether a search comes to an end sooner.
                 search = Search(cardinality, limits.until(2 * limits.clock() - begun))
-                found, why = search.run(reduced.flat, incumbents.floor)
+                found, why = search.run(reduced.flat, floor)
                 search_nodes += search.nodes
                 if found.state is not None:
                     incumbents.offer(found.state, climb=False)
                 log_upper = min(log_upper, found.log_upper)
                 if why == "optimal":
                     break  # proven, within the search's own slack
-                if why == "interrupted":
+                if why in ("interrupted", "memory_limit"):
                     raise Stopped(why)
             width *= WIDTH_GROWTH
     except Stopped as stopped:
         status = stopped.status
     best = [state for _, state in incumbents.ranked]
     details = {"rounds": rounds, "widest": widest, "search_nodes": search_nodes}
-    return Outcome(best, max(log_upper, incumbents.floor + slack) + rounding_of(flat, plan), status, details)
+    log_upper = max(log_upper, max(floor, incumbents.floor) + slack)
+    return Outcome(best, log_upper + rounding_of(flat, plan), status, details)
 
 
 def _room(flat: Flat, plan: Plan, limits: Limits) -> int:
@@ -111,4 +114,4 @@ def _room(flat: Flat, plan: Plan, limits: Limits) -> int:
     """
     products = np.bincount(plan.scope[flat.kind == PRODUCT], minlength=plan.out_at.size - 1)
     entries = int((products + 2 * np.diff(plan.out_at)).max())
-    return max(FIRST_WIDTH, limits.memory // (1024 + 8 * entries))
+    return max(FIRST_WIDTH, int(limits.memory_left()) // (1024 + 8 * entries))

@@ -140,7 +140,7 @@ class _Run:
         self.free[variable] = False
         if split_size(view.flat, variable, view.supports) > self.max_edges:
             raise Stopped("memory_limit")
-        flat, log_factor = split(view.flat, variable, view.supports)
+        flat, log_factor = split(view.flat, variable, view.supports, self.limits.run)
         view = self._regrouped(self._bound(flat, view.log_factor + log_factor))
         self._improve(view)
         self._closed(view)
@@ -151,7 +151,7 @@ class _Run:
         """Prune-Edge until nothing falls."""
         rounds = 0
         while not self._closed(view):
-            keep = edge_bounds(view.flat, view.bounds) > self._threshold(view)
+            keep = edge_bounds(view.flat, view.bounds, self.limits.run) > self._threshold(view)
             if keep.all():
                 break
             self.limits.check()
@@ -172,10 +172,10 @@ class _Run:
         asked = self.free & undecided(view.supports, cardinality.size)
         if not asked.any():
             return 0, view
-        relative = conditional_bounds(view.flat, view.bounds, cardinality, asked, self.limits.check)
+        relative = conditional_bounds(view.flat, view.bounds, cardinality, asked, self.limits.run)
         if self.fix:
             # The tightened bounds fix more; for the choice those that the split will really have do better.
-            tight = conditional_bounds(view.flat, view.bounds, cardinality, asked, self.limits.check, tighten=True)
+            tight = conditional_bounds(view.flat, view.bounds, cardinality, asked, self.limits.run, tighten=True)
             inside = np.arange(relative.shape[1]) < cardinality[:, None]
             hopeless = (tight <= self._threshold(view)) & inside & asked[:, None]
             keep = keep_without(view.flat, hopeless)
@@ -190,17 +190,17 @@ class _Run:
         return choose_by_bounds(relative, cardinality, free, self._threshold(view)), view
 
     def _smaller(self, view: View, keep: Flags) -> View:
-        flat, log_factor = rebuild(view.flat, keep)
+        flat, log_factor = rebuild(view.flat, keep, self.limits.run)
         return self._regrouped(self._bound(flat, view.log_factor + log_factor))
 
     def _bound(self, flat: Flat, log_factor: float) -> View:
         self.peak_edges = max(self.peak_edges, flat.num_edges)
-        return view_of(flat, log_factor, self.reduced.cardinality)
+        return view_of(flat, log_factor, self.reduced.cardinality, self.limits.run)
 
     def _regrouped(self, view: View) -> View:
         if not self.regroup or view.flat.num_nodes == 0:
             return view
-        flat, log_factor = regroup_sums(view.flat, view.supports, view.bounds.deterministic)
+        flat, log_factor = regroup_sums(view.flat, view.supports, view.bounds.deterministic, self.limits.run)
         return self._bound(flat, view.log_factor + log_factor)
 
     def _improve(self, view: View) -> None:

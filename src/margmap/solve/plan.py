@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from margmap._jit import kernel
 from margmap.circuit import PRODUCT, IntArray, LongArray
-from margmap.flat import Flat
+from margmap.flat import Flat, Runner, to_the_end
 from margmap.structure import intern_scopes, scope_tree
+
+# Nodes that are rewritten between two looks at the clock.
+NODES_AT_ONCE = 4096
 
 
 class Plan(NamedTuple):
@@ -31,19 +36,29 @@ class Plan(NamedTuple):
     column: IntArray
 
 
-def make_plan(flat: Flat, variables: int) -> tuple[Flat, Plan] | None:
-    """A plan, with the circuit rewritten if its products skip levels of the tree; None if there is no tree."""
+def make_plan(
+    flat: Flat, variables: int, run: Runner = to_the_end, check: Callable[[], None] | None = None
+) -> tuple[Flat, Plan] | None:
+    """A plan, with the circuit rewritten if its products skip levels of the tree; None if there is no tree.
+
+    ``check`` is called now and then during the rewriting, which is not compiled.
+    """
     words = max(1, -(-variables // 64))
     scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words)
-    fits, arrays = _plan(flat, scope, bits.shape[0])
+    fits, arrays = run(partial(_plan, flat, scope, bits.shape[0]), flat.num_edges, _room(flat))
     if not fits:
         parent = scope_tree(bits)
         if parent is None:
             return None
-        flat = _nest(flat, scope, parent)
+        flat = _nest(flat, scope, parent, check or (lambda: None))
         scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words)
-        _, arrays = _plan(flat, scope, bits.shape[0])
+        _, arrays = run(partial(_plan, flat, scope, bits.shape[0]), flat.num_edges, _room(flat))
     return flat, Plan(scope, *arrays)
+
+
+def _room(flat: Flat) -> int:
+    """Bytes of a plan."""
+    return 4 * flat.num_edges + 24 * flat.num_nodes
 
 
 def rounding_of(flat: Flat, plan: Plan) -> float:
@@ -56,11 +71,16 @@ def rounding_of(flat: Flat, plan: Plan) -> float:
     return float(np.finfo(np.float64).eps * _operations(flat, plan))
 
 
-def _nest(flat: Flat, scope: IntArray, parent: LongArray) -> Flat:
+def _nest(flat: Flat, scope: IntArray, parent: LongArray, check: Callable[[], None]) -> Flat:
     """Where one product splits a scope at once and another step by step, make the first go step by step too."""
     kind, var, value = list(flat.kind), list(flat.var), list(flat.value)
-    below = [flat.child[flat.start[n] : flat.start[n + 1]].tolist() for n in range(flat.num_nodes)]
-    weight = [flat.weight[flat.start[n] : flat.start[n + 1]].tolist() for n in range(flat.num_nodes)]
+    below: list[list[int]] = []
+    weight: list[list[float]] = []
+    for n in range(flat.num_nodes):
+        if n % NODES_AT_ONCE == 0:
+            check()
+        below.append(flat.child[flat.start[n] : flat.start[n + 1]].tolist())
+        weight.append(flat.weight[flat.start[n] : flat.start[n + 1]].tolist())
     made: dict[tuple[int, ...], int] = {}
     node_scope = scope.tolist()
 
@@ -73,6 +93,8 @@ def _nest(flat: Flat, scope: IntArray, parent: LongArray) -> Flat:
     todo = [n for n in range(flat.num_nodes) if kind[n] == PRODUCT]
     while todo:
         n = todo.pop()
+        if len(todo) % NODES_AT_ONCE == 0:
+            check()
         groups: dict[int, list[int]] = {}
         for c in below[n]:
             groups.setdefault(part_of(c, node_scope[n]), []).append(c)
@@ -95,7 +117,7 @@ def _nest(flat: Flat, scope: IntArray, parent: LongArray) -> Flat:
             else:
                 children.append(members[0])
         below[n], weight[n] = children, [1.0] * len(children)
-    return _sorted(kind, var, value, below, weight, flat.num_nodes - 1)
+    return _sorted(kind, var, value, below, weight, flat.num_nodes - 1, check)
 
 
 def _sorted(
@@ -105,6 +127,7 @@ def _sorted(
     below: list[list[int]],
     weight: list[list[float]],
     root: int,
+    check: Callable[[], None],
 ) -> Flat:
     """The same nodes with children before parents."""
     order: list[int] = []
@@ -121,6 +144,8 @@ def _sorted(
             continue
         place[n] = len(order)
         order.append(n)
+        if len(order) % NODES_AT_ONCE == 0:
+            check()
     return Flat(
         np.array([kind[n] for n in order], dtype=np.int8),
         np.concatenate(([0], np.cumsum([len(below[n]) for n in order]))).astype(np.int64),
@@ -133,7 +158,7 @@ def _sorted(
 
 @kernel
 def _plan(
-    f: Flat, scope: IntArray, n_scopes: int
+    f: Flat, scope: IntArray, n_scopes: int, stop: LongArray
 ) -> tuple[bool, tuple[IntArray, LongArray, IntArray, LongArray, IntArray, IntArray, LongArray, IntArray, IntArray]]:
     n_nodes = f.kind.size
     place = np.zeros(n_nodes, dtype=np.int32)
@@ -155,6 +180,8 @@ def _plan(
     for n in range(n_nodes):
         if f.kind[n] != PRODUCT:
             continue
+        if stop[0] != 0:
+            break
         for e in range(f.start[n], f.start[n + 1]):
             t = scope[f.child[e]]
             column[f.child[e]] = 0

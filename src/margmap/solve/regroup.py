@@ -6,11 +6,13 @@ tighter.
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from margmap._jit import kernel
 from margmap.circuit import SUM, FloatArray, IntArray, KindArray, LongArray
-from margmap.flat import Flat, rebuild, trimmed
+from margmap.flat import Flat, Runner, rebuild, to_the_end, trimmed
 from margmap.solve.bounds import Flags, Supports, exclude
 from margmap.structure import Bits
 
@@ -18,15 +20,17 @@ from margmap.structure import Bits
 MOST_CHILDREN = 4096
 
 
-def regroup(flat: Flat, supports: Supports, deterministic: Flags) -> tuple[Flat, float]:
+def regroup(flat: Flat, supports: Supports, deterministic: Flags, run: Runner = to_the_end) -> tuple[Flat, float]:
     """The same function with the children of every adding sum covered by exclusive groups, heaviest first."""
-    result = Flat(*_regroup(flat, supports.can, supports.words, deterministic))
-    return rebuild(result, np.ones(result.num_edges, dtype=np.bool_))
+    work = partial(_regroup, flat, supports.can, supports.words, deterministic)
+    room = 90 * flat.num_edges + 50 * flat.num_nodes
+    result = Flat(*run(work, supports.can.shape[1] * flat.num_edges, room))
+    return rebuild(result, np.ones(result.num_edges, dtype=np.bool_), run)
 
 
 @kernel
 def _regroup(
-    f: Flat, can: Bits, words: int, deterministic: Flags
+    f: Flat, can: Bits, words: int, deterministic: Flags, stop: LongArray
 ) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray]:
     n_old = f.kind.size
     parents = np.zeros(n_old, dtype=np.int64)
@@ -55,6 +59,8 @@ def _regroup(
     group = np.zeros(f.child.size, dtype=np.int64)
     last_member, previous = np.zeros(f.child.size, dtype=np.int64), np.zeros(f.child.size, dtype=np.int64)
     for n in range(n_old):
+        if stop[0] != 0:
+            break
         if inline[n]:
             continue
         if f.kind[n] != SUM:
@@ -85,6 +91,8 @@ def _regroup(
             order = np.argsort(-item_weight[:items])
             groups = 0
             for i in order:
+                if stop[0] != 0:
+                    return trimmed(kind, start, child, weight, var, value, count, end)
                 group[i] = groups
                 for g in range(groups):
                     j = last_member[g]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,6 +19,7 @@ import numpy as np
 
 from margmap._jit import on_compile
 from margmap.circuit import IntArray, LongArray, Name
+from margmap.flat import to_the_end
 
 Status: TypeAlias = Literal["optimal", "time_limit", "memory_limit", "interrupted"]
 
@@ -26,8 +29,14 @@ TOLERANCE = 1e-9
 #: Bytes that the tables of a solver may grow to unless told otherwise.
 MEMORY = 1 << 31
 
-# How often a thread that runs compiled code is looked after.
+# How often a thread that runs compiled code is looked after, and how often at most the process is asked for its size.
 WATCH_SECONDS = 0.02
+MEMORY_SECONDS = 0.005
+
+# Compiled work over fewer edges is over in some milliseconds and not worth a thread that can be stopped; nor is asking
+# for the size of the process worth it before fewer bytes are taken.
+QUICK_EDGES = 200_000
+QUICK_BYTES = 1 << 20
 
 T = TypeVar("T")
 
@@ -41,6 +50,19 @@ def floor_of(log_value: float) -> float:
     """The number that what is dropped must not exceed; if it is too small for a number, one that nothing is under."""
     value = float(np.exp(min(log_value, 700.0)))
     return value if value > 0 else -1.0
+
+
+def resident() -> int:
+    """Bytes of memory that this process has now; where the system does not tell, the most it ever had."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:
+        try:
+            import resource
+        except ImportError:  # Windows: only what is predicted is held against the limit
+            return 0
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 
 class Stopped(Exception):
@@ -61,6 +83,9 @@ class Limits:
         self.gap = max(gap, TOLERANCE)
         #: Bytes the tables of a solver may grow to.
         self.memory = MEMORY if memory_limit is None else memory_limit
+        # With a limit that was asked for, what the process may grow to.
+        self._most_resident = None if memory_limit is None else resident() + memory_limit
+        self._resident, self._resident_at = 0, -np.inf
         self.interrupted = False
         #: Seconds spent compiling kernels so far; they are not counted against the time limit.
         self.compiling = 0.0
@@ -76,6 +101,22 @@ class Limits:
             raise Stopped("interrupted")
         if self._compiling_since is None and self.clock() >= self.deadline:
             raise Stopped("time_limit")
+        if self.memory_left() < 0:
+            raise Stopped("memory_limit")
+
+    def memory_left(self) -> float:
+        """Bytes that may still be taken; without a limit that was asked for, what the tables may grow to."""
+        if self._most_resident is None:
+            return self.memory
+        now = time.perf_counter()
+        if now > self._resident_at + MEMORY_SECONDS:
+            self._resident, self._resident_at = resident(), now
+        return self._most_resident - self._resident
+
+    def allow(self, room: int) -> None:
+        """Raise :class:`Stopped` if so many bytes more would be too many, before they are taken."""
+        if room >= QUICK_BYTES and self._most_resident is not None and room > self.memory_left():
+            raise Stopped("memory_limit")
 
     def not_counting_compilation(self) -> AbstractContextManager[None]:
         """Inside, the clock stands still while kernels are compiled, which happens once on a machine."""
@@ -90,16 +131,30 @@ class Limits:
 
         return on_compile(started, ended)
 
+    def reserve(self, seconds: float) -> None:
+        """Stop so much earlier, for what is to be done after the solver; at most half of the time that is left."""
+        self.deadline -= min(seconds, max(0.0, self.deadline - self.clock()) / 2)
+
+    def late(self, seconds: float) -> bool:
+        """Whether the time limit has been passed by so much."""
+        return self.clock() > self.deadline + seconds
+
     def until(self, deadline: float) -> Limits:
         """The same limits with an earlier deadline; Ctrl-C reaches both."""
         return _Earlier(self, min(deadline, self.deadline))
 
-    def run(self, work: Callable[[LongArray], T]) -> T:
+    def run(self, work: Callable[[LongArray], T], edges: int = QUICK_EDGES, room: int = 0) -> T:
         """Run compiled work in a thread; set the first of the two flags it is given when it is time to stop.
 
         The second is how much work it may do: no end. Compiled code lets go of Python's lock, so that this thread can
-        watch the clock and Ctrl-C meanwhile.
+        watch the clock and Ctrl-C meanwhile. What the work returns when it is stopped is never seen: this raises
+        :class:`Stopped`, also if it would need more ``room`` in bytes than is left. Work over few ``edges`` is done at
+        once.
         """
+        self.allow(room)
+        if edges < QUICK_EDGES:
+            return to_the_end(work, edges)
+        self.check()
         stop = np.array([0, np.iinfo(np.int64).max])
         with ThreadPoolExecutor(1) as pool:
             future = pool.submit(work, stop)
@@ -123,25 +178,34 @@ class Limits:
             yield
             return
 
-        def stop(_number: int, _frame: FrameType | None) -> None:
-            if self.interrupted:
-                raise KeyboardInterrupt
-            self.interrupted = True
-
-        before = signal.signal(signal.SIGINT, stop)
+        self._outer_handler = signal.signal(signal.SIGINT, self._interrupt)
         try:
             yield
         finally:
-            signal.signal(signal.SIGINT, before)
+            signal.signal(signal.SIGINT, self._outer_handler)
+
+    def _interrupt(self, number: int, frame: FrameType | None) -> None:
+        if self.interrupted:
+            raise KeyboardInterrupt
+        self.interrupted = True
+        outer = getattr(self._outer_handler, "__self__", None)
+        if isinstance(outer, Limits):  # a batch around this query must know too
+            outer._interrupt(number, frame)
 
 
 class _Earlier(Limits):
     def __init__(self, limits: Limits, deadline: float) -> None:
-        super().__init__(None, limits.gap, limits.memory)
-        self.deadline, self._outer = deadline, limits
+        super().__init__(None, limits.gap)
+        self.deadline, self.memory, self._outer = deadline, limits.memory, limits
 
     def clock(self) -> float:
         return self._outer.clock()
+
+    def memory_left(self) -> float:
+        return self._outer.memory_left()
+
+    def allow(self, room: int) -> None:
+        self._outer.allow(room)
 
     def check(self) -> None:
         self._outer.check()

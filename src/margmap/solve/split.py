@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from margmap._jit import kernel
 from margmap.circuit import SUM, FloatArray, IntArray, KindArray, LongArray
-from margmap.flat import Flat, rebuild, trimmed
+from margmap.flat import Flat, Runner, rebuild, to_the_end, trimmed
 from margmap.solve.bounds import Supports
 from margmap.structure import Bits
 
@@ -17,15 +19,16 @@ def split_size(flat: Flat, variable: int, supports: Supports) -> int:
     return int((np.diff(flat.start) * np.maximum(copies, 1)).sum()) + int(copies[-1])
 
 
-def split(flat: Flat, variable: int, supports: Supports) -> tuple[Flat, float]:
+def split(flat: Flat, variable: int, supports: Supports, run: Runner = to_the_end) -> tuple[Flat, float]:
     """The same function as a sum over the values of ``variable``; also the log of a factor taken out.
 
     A node is copied only if it allows several values: one that does not mention the variable, or allows one value, is
     shared by the branches.
     """
-    parts = _split(flat, supports.can, supports.words, variable)
-    result = Flat(*parts)
-    return rebuild(result, np.ones(result.num_edges, dtype=np.bool_))
+    work = partial(_split, flat, supports.can, supports.words, variable)
+    size = split_size(flat, variable, supports)
+    result = Flat(*run(work, size, 24 * size + 12 * flat.num_nodes))
+    return rebuild(result, np.ones(result.num_edges, dtype=np.bool_), run)
 
 
 @kernel
@@ -40,7 +43,7 @@ def _copies(f: Flat, can: Bits, words: int, v: int) -> LongArray:
 
 @kernel
 def _split(
-    f: Flat, can: Bits, words: int, v: int
+    f: Flat, can: Bits, words: int, v: int, stop: LongArray
 ) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray]:
     n_old = f.kind.size
     copies = _copies(f, can, words, v)
@@ -58,6 +61,8 @@ def _split(
     first = np.zeros(n_old, dtype=np.int32)  # the copies of a node stand together, in order of the value
     count, end = 0, 0
     for n in range(n_old):
+        if stop[0] != 0:
+            break
         first[n] = count
         for x in range(values):
             mine = (can[n, x * words + (v >> 6)] >> np.uint64(v & 63) & np.uint64(1)) != 0
