@@ -1,0 +1,1 @@
+"""Certificates: proofs of optimality that can be checked without believing a solver."""

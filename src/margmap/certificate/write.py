@@ -1,0 +1,239 @@
+"""The writer of certificates: one more sweep with the checker's own numbers, after a solver has found the state.
+
+The checker is the authority: the writer asks it for the candidates of each block, keeps what has to be covered and
+writes down the smallest bound that all it dropped is under.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from margmap._jit import kernel
+from margmap.certificate.blocks import JOIN, Candidates, Cover, Refused, blocks_of, covering, magnitude, rescaled, tree_of, walk
+from margmap.certificate.check import problem_of, room_for, threshold_of
+from margmap.certificate.fold import Upper
+from margmap.certificate.format import Certificate
+from margmap.certificate.numbers import UNIT, Pair, less, log_of, times
+from margmap.circuit import INDICATOR, PRODUCT, Circuit, FloatArray, Name, Value
+from margmap.errors import LimitError, QueryError
+from margmap.solve import marginal_map
+from margmap.solve.result import TOLERANCE, Result
+
+#: Vectors of one block; surplus ones are merged into their maximum, which makes the bound weaker.
+MOST_VECTORS = 1 << 14
+
+#: Multiplications for the pairs of all blocks; a proof that takes more is not written.
+MOST_WORK = 10**12
+
+# Vectors worked out in one go, best first.
+AT_ONCE = 1 << 12
+
+
+def certify(
+    circuit: Circuit,
+    query: Sequence[Name] | None = None,
+    evidence: Mapping[Name, Value] | None = None,
+    *,
+    result: Result | None = None,
+    gap: float = TOLERANCE,
+    max_vectors: int = MOST_VECTORS,
+    max_work: int = MOST_WORK,
+) -> Certificate:
+    """A proof that the best state of ``query`` given ``evidence`` is the best, for :func:`margmap.verify` to check.
+
+    ``result`` is what :func:`margmap.marginal_map` answered to the same question, if that is known. The proof is of a
+    bound at most ``gap`` nats above the state. If that takes blocks of more than ``max_vectors`` vectors, or more than
+    ``max_work`` multiplications, a LimitError says so.
+    """
+    if not isinstance(circuit, Circuit):
+        raise QueryError("a certificate is about a circuit: convert the network first (margmap convert, or compile)")
+    evidence = evidence or {}
+    if result is None:
+        result = marginal_map(circuit, query, evidence, gap=gap)
+    gap = max(gap, TOLERANCE)
+    names = list(result.state)
+    state = [circuit.variables[circuit.index(name)].code(value) for name, value in result.state.items()]
+    problem = problem_of(circuit, names, evidence, state)
+    upper, log_lower = problem.upper, log_of(problem.low, False)
+    codes, reals = circuit.evidence_codes(evidence)
+    columns = [circuit.index(name) for name in evidence]
+    known = {circuit.names[c]: float(reals[c]) if circuit.variables[c].continuous else int(codes[c]) for c in columns}
+    tokens: list[int] = []
+    covers: list[Cover] = []
+    log_upper = log_of(upper.scale, True)
+    if upper.kind.size:
+        tokens = _tree(upper, len(names))
+        writer = _Writer(threshold_of(log_lower + gap / 2, upper), len(tokens), gap, max_vectors, max_work)
+        tree = tree_of(tokens, len(names))
+        try:
+            blocks, aligned = blocks_of(upper, tree, room_for(upper, 0))
+        except Refused as error:
+            raise LimitError(f"no certificate: two scopes of the circuit cross, and {error}") from None
+        writer.aligned = aligned
+        walk(blocks, aligned, tree, problem.cardinality, writer.cover)
+        covers = writer.covers
+        log_upper = log_of(times(writer.dropped, upper.scale, True), True)
+        while less(threshold_of(log_upper, upper), writer.dropped):
+            log_upper += (1.0 + abs(log_upper)) * UNIT
+    log_upper = max(log_upper, log_lower)
+    if log_upper - log_lower > gap:
+        raise LimitError(
+            f"no certificate: what was proven leaves a gap of {log_upper - log_lower:.3g} nats; ask for a larger gap=, "
+            f"or allow more than max_vectors={max_vectors}"
+        )
+    return Certificate(
+        tuple(names), known, tuple(state), log_lower, log_upper, gap, tuple(tokens), tuple(covers)
+    )
+
+
+class _Writer:
+    """Makes the cover of one block after the other, and remembers the largest bound of what it dropped."""
+
+    def __init__(self, threshold: Pair, blocks: int, gap: float, max_vectors: int, max_work: int) -> None:
+        self.threshold, self.max_vectors, self.left, self.max_work = threshold, max_vectors, max_work, max_work
+        self.covers = [Cover(0, np.zeros((0, 0)))] * blocks
+        self.dropped: Pair = (0.0, 0)
+        self.aligned = True
+        # Rounding up to d digits costs each block 10^(1 - d), relatively; all together may take an eighth of the gap.
+        digits = 1 + math.ceil(math.log10(8 * blocks / min(gap, 1.0)))
+        self.digits = digits if digits <= 15 else 0
+
+    def cover(self, b: int, candidates: Candidates) -> Cover:
+        """The vectors that the walk goes on with."""
+        last = b == len(self.covers) - 1
+        self.left -= candidates.work
+        if self.left < 0:
+            raise LimitError(f"no certificate: it would take more than max_work={self.max_work} multiplications")
+        first, second, bounds = [], [], []
+        most = 0.0
+        for at, to, bound, dropped in candidates.above(candidates.floor(self.threshold)):
+            most = max(most, dropped)
+            if last:
+                most = max(most, float(bound.max(initial=0.0)))
+                continue
+            first.append(at)
+            second.append(to)
+            bounds.append(bound)
+        one = magnitude(most, candidates)
+        if less(self.dropped, one):
+            self.dropped = one
+        if last:
+            return self.covers[b]
+        order = np.argsort(-np.concatenate(bounds), kind="stable")
+        at, to = np.concatenate(first)[order], np.concatenate(second)[order]
+        if at.size:
+            self.covers[b] = self._greedy(candidates, at, to)
+        return self.covers[b]
+
+    def _greedy(self, candidates: Candidates, at: np.ndarray, to: np.ndarray) -> Cover:
+        """Best first, what no vector covers yet becomes one."""
+        shift = 0
+        kept = np.zeros((64, candidates.block.entries))
+        surplus = np.zeros(candidates.block.entries)
+        count = 0
+        for begin in range(0, at.size, AT_ONCE):
+            found = candidates.evaluate(at[begin : begin + AT_ONCE], to[begin : begin + AT_ONCE])
+            if begin == 0 and self.aligned:
+                shift = math.frexp(float(found[0].max()))[1]
+            found = rescaled(found, -shift)
+            while count + len(found) > len(kept) and len(kept) < self.max_vectors:
+                kept = np.concatenate((kept, np.zeros_like(kept)))
+            self.left -= len(found) * (count + candidates.block.child.size)
+            count = _keep(found, kept, count, min(self.max_vectors, len(kept)), surplus, self.digits)
+        if surplus.any() and covering(surplus, kept, count, 0) < 0:
+            kept = np.concatenate((kept[:count], surplus[None, :]))
+            count += 1
+        return Cover(candidates.exponent + shift, kept[:count].copy())
+
+
+@kernel
+def _keep(found: FloatArray, kept: FloatArray, count: int, most: int, surplus: FloatArray, digits: int) -> int:
+    hint = 0
+    for r in range(found.shape[0]):
+        at = covering(found[r], kept, count, hint)
+        if at >= 0:
+            hint = at
+        elif count < most:
+            for i in range(found.shape[1]):
+                kept[count, i] = _short_above(found[r, i], digits)
+            count += 1
+        else:
+            for i in range(found.shape[1]):
+                surplus[i] = max(surplus[i], found[r, i])
+    return count
+
+
+@kernel
+def _short_above(x: float, digits: int) -> float:
+    """A number of few decimal digits that is not less; the number itself where that is hard to have."""
+    if digits == 0 or x == 0 or x == 1:
+        return x
+    places = digits - 1 - int(math.floor(math.log10(x)))
+    if not 0 <= places <= 22:
+        return x
+    scale = 10.0**places
+    whole = math.ceil(x * scale)
+    short = whole / scale
+    return short if short >= x else (whole + 1) / scale
+
+
+def _tree(upper: Upper, variables: int) -> list[int]:
+    """The circuit's own scopes as a binary tree; of scopes that cross, those that more nodes have."""
+    masks: list[int] = []
+    number: dict[int, int] = {}
+    kind, start, child = upper.kind.tolist(), upper.start.tolist(), upper.child.tolist()
+    for n, k in enumerate(kind):
+        if k == INDICATOR:
+            mask = 1 << int(upper.var[n])
+        elif k == PRODUCT:
+            mask = 0
+            for c in child[start[n] : start[n + 1]]:
+                mask |= masks[c]
+        else:
+            mask = masks[child[start[n]]]
+        masks.append(mask)
+        number[mask] = number.get(mask, 0) + 1
+    return _nested(number, variables)
+
+
+def _nested(number: Mapping[int, int], variables: int) -> list[int]:
+    """Postorder of a tree whose inner nodes are scopes that do not cross; parts are joined from left to right."""
+    family = {1 << v for v in range(variables)} | {(1 << variables) - 1}
+    ordered = sorted((m for m in number if m not in family), key=lambda m: (m.bit_count(), -number[m], m))
+    parent_of = list(range(variables))  # the last scope taken that has each variable
+    chosen: list[int] = [1 << v for v in range(variables)]
+    parts: dict[int, list[int]] = {}
+    for mask in [*ordered, (1 << variables) - 1]:
+        below: list[int] = []
+        rest = mask
+        while rest:
+            v = (rest & -rest).bit_length() - 1
+            top = chosen[parent_of[v]]
+            if top & ~mask:
+                break  # it crosses a scope taken before
+            below.append(parent_of[v])
+            rest &= ~top
+        if rest or len(below) < 2:
+            continue
+        parts[len(chosen)] = below
+        for v in _variables(mask):
+            parent_of[v] = len(chosen)
+        chosen.append(mask)
+    tokens: list[int] = []
+    stack = [parent_of[0]]
+    while stack:
+        top = stack.pop()
+        if top == JOIN or top < variables:
+            tokens.append(top)
+            continue
+        first, *others = parts[top]
+        stack += [x for part in reversed(others) for x in (JOIN, part)]
+        stack.append(first)
+    return tokens
+
+
+def _variables(mask: int) -> list[int]:
+    return [i for i, bit in enumerate(bin(mask)[:1:-1]) if bit == "1"]
