@@ -25,6 +25,7 @@ LongArray: TypeAlias = NDArray[np.int64]
 FloatArray: TypeAlias = NDArray[np.float64]
 KindArray: TypeAlias = NDArray[np.int8]
 S = TypeVar("S", bound=np.generic)
+T = TypeVar("T")
 
 # Node kinds. Everything below PRODUCT is a leaf. Parameters of each leaf, in `Circuit.param`:
 INDICATOR = 0  # value
@@ -369,6 +370,12 @@ def _real(variable: Variable, value: Value) -> float:
     return number
 
 
+def first_repeat(items: Iterable[T]) -> T:
+    """The first of the items that was there before; there must be one."""
+    seen: set[T] = set()
+    return next(item for item in items if item in seen or seen.add(item))  # type: ignore[func-returns-value]
+
+
 def _listed(names: Sequence[Name], most: int = 8) -> str:
     if not names:
         return "no variables"
@@ -380,10 +387,8 @@ def _listed(names: Sequence[Name], most: int = 8) -> str:
 def _validate(c: Circuit) -> None:
     """Refuse arrays that do not describe a circuit, naming the first offending node."""
     n, m = c.kind.size, c.child.size
-    if len({v.name for v in c.variables}) != len(c.variables):
-        seen: set[Name] = set()
-        twice = next(v.name for v in c.variables if v.name in seen or seen.add(v.name))  # type: ignore[func-returns-value]
-        raise StructureError(f"variable {twice!r} is there twice")
+    if len(set(c.names)) != len(c.names):
+        raise StructureError(f"variable {first_repeat(c.names)!r} is there twice")
     if n == 0:
         raise StructureError("a circuit needs at least one node")
     for array, size in ((c.start, n + 1), (c.param_start, n + 1), (c.var, n), (c.log_weight, m)):

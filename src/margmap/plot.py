@@ -102,10 +102,10 @@ def read_trace(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     path = Path(path)
     rows: list[dict[str, Any]] = []
     reader = csv.DictReader(read_lines(path))
-    missing = [name for name in _NEEDED if name not in (reader.fieldnames or ())]
-    if missing:
-        raise FormatError(f"not a trace: there is no column {missing[0]!r} in its first line", path=path, line=1)
     try:
+        missing = [name for name in _NEEDED if name not in (reader.fieldnames or ())]
+        if missing:
+            raise FormatError(f"not a trace: there is no column {missing[0]!r} in its first line", path=path, line=1)
         for row in reader:
             if None in row or None in row.values():
                 raise FormatError("not as many cells as the header has", path=path, line=reader.line_num)

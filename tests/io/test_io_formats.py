@@ -308,8 +308,8 @@ def test_json_is_strict_json(tmp_path: Path) -> None:
 
 
 JSON_ERRORS = [
-    ('["indicator", 0, 1', "line 1: not valid JSON"),
-    ("[" * 200_000, "nested too deeply|not valid JSON"),
+    ('["indicator", 0, 1', "line 1: not JSON"),
+    ("[" * 200_000, "nested too deeply|not JSON"),
     ("[]", '"format": "margmap"'),
     ('{"format": "margmap", "version": 2}', "version 2"),
     ('{"format": "margmap", "version": 1}', "must be lists"),
@@ -338,7 +338,7 @@ JSON_ERRORS = [
     ('NODES["indicator", 0, 1], ["product", [-1]]', "child -1 is not"),
     ('NODES["indicator", 0, 1], ["sum", [0], [0, 0]]', "1 children but 2 log-weights"),
     ('NODES["indicator", 0, 1], ["sum", [0], [' + "9" * 400 + "]]", "range of floats|not a finite"),
-    ('NODES["indicator", 0, 1], ["sum", [0], [' + "9" * 5000 + "]]", "range of floats|not valid JSON|not a finite"),
+    ('NODES["indicator", 0, 1], ["sum", [0], [' + "9" * 5000 + "]]", "range of floats|not JSON|not a finite"),
 ]
 
 

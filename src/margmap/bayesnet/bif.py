@@ -16,15 +16,19 @@ from typing import NoReturn
 
 import numpy as np
 
-from margmap.bayesnet.network import FactorError, Network
+from margmap.bayesnet.network import MAX_SCOPE, MAX_TABLE, FactorError, Network, table_size
 from margmap.circuit import FloatArray, Variable
 from margmap.errors import FormatError, StructureError
 from margmap.io.scan import shorten
 
 _TOKEN = re.compile(
-    r"""(?://[^\n]*|/\*.*?\*/|\s)+ | ( "[^"]*" | [{}()\[\],;|] | (?:[^\s{}()\[\],;|"/]|/(?![/*]))+ | . )""",
+    r"""(?://[^\n]*|/\*.*?\*/|\s)+
+    | ( "[^"]*" | [{}()\[\],;|] | (?:[^\s{}()\[\],;|"/]|/(?![/*]))+ | /\*.* | ".* )""",
     re.VERBOSE | re.DOTALL,
 )
+#: Defaults may stand for this many entries in all: a short file must not need much memory.
+MAX_SPREAD = 1 << 22
+
 _PUNCTUATION = frozenset("{}()[],;|")
 
 
@@ -37,7 +41,12 @@ class _Reader:
     def __init__(self, text: str, path: Path) -> None:
         self.text, self.path = text, path
         self.tokens: list[str] = [token for token in _TOKEN.findall(text) if token]
+        last = self.tokens[-1] if self.tokens else ""
+        if last.startswith("/*") or last.count('"') == 1:
+            what = "a comment does not end in '*/'" if last[0] == "/" else "a quoted name does not end"
+            self.fail(f"{what}:", len(self.tokens) - 1)
         self.at = 0
+        self.spread = 0  # how many entries of tables came from defaults
         self.variables: list[Variable] = []
         self.column: dict[str, int] = {}
         self.code: list[dict[str, int]] = []
@@ -96,7 +105,7 @@ class _Reader:
             self.expect("{", f"before the states of {name!r}")
             states = self.names_until("}")
             self.expect(";", f"after the states of {name!r}")
-            if number is not None and (not number.isdigit() or int(number) != len(states)):
+            if number is not None and number.lstrip("0") != str(len(states)).lstrip("0"):
                 self.fail(f"variable {name!r} lists {len(states)} states, but announces", where)
         self.at += 1
         if states is None:
@@ -126,7 +135,10 @@ class _Reader:
         name = self.variables[child].name
         shape = [self.variables[p].cardinality for p in parents]
         width = self.variables[child].cardinality
-        size = int(np.prod(shape, dtype=object))
+        size = table_size(shape)
+        if size * width > MAX_TABLE or len(parents) >= MAX_SCOPE:
+            limits = f"{MAX_SCOPE} variables and {MAX_TABLE} numbers are the most"
+            self.fail(f"the table of {name!r} is too large with {len(parents)} parents, {limits}:", begun)
         codes = [self.code[p] for p in parents]
         rows: dict[int, list[float]] = {}
         default: list[float] | None = None
@@ -142,7 +154,7 @@ class _Reader:
                 row = 0
                 for state, code, parent, cardinality in zip(states, codes, parents, shape, strict=True):
                     if state not in code:
-                        known = ", ".join(map(str, code))
+                        known = shorten(", ".join(code), 400)
                         self.fail(f"{self.variables[parent].name!r} has no state {state!r} (it has {known}):", where)
                     row = row * cardinality + code[state]
                 if row in rows:
@@ -170,6 +182,9 @@ class _Reader:
                 at = np.unravel_index(gone, shape) if shape else ()
                 shown = ", ".join(self.variables[p].states[int(x)] for p, x in zip(parents, at, strict=True))
                 self.fail(f"{size - len(rows)} of {size} rows of {name!r} are missing, such as ({shown}):", begun)
+            self.spread += (size - len(rows)) * width
+            if self.spread > MAX_SPREAD:
+                self.fail(f"the defaults up to {name!r} stand for more than {MAX_SPREAD} entries of tables:", begun)
             table = np.empty((size, width))
             if default is not None:
                 table[:] = default

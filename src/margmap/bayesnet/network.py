@@ -8,13 +8,17 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from margmap.circuit import FloatArray, Name, Named, Value, Variable
+from margmap.circuit import FloatArray, Name, Named, Value, Variable, first_repeat
 from margmap.errors import QueryError, StructureError
 
 Kind: TypeAlias = Literal["bayes", "markov"]
 
 #: A row of a conditional table may miss 1 by this much, from printed decimals; it is then divided by its sum.
 ROW_SLACK = 1e-6
+
+
+#: A table has at most this many variables (numpy 1 has no more axes), and at most this many numbers.
+MAX_SCOPE, MAX_TABLE = 32, 1 << 40
 
 
 class Factor(NamedTuple):
@@ -106,11 +110,12 @@ class Network(Named):
         if self.kind == "bayes" and not scope:
             raise FactorError(f"factor {number} has no variables: a Bayesian network has one table a variable", number)
         if len(set(scope)) != len(scope):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise FactorError(f"{what} has variable {twice!r} twice", number)
+            raise FactorError(f"{what} has variable {first_repeat(names)!r} twice", number)
+        if len(scope) > MAX_SCOPE:
+            raise FactorError(f"{what} has {len(scope)} variables, and {MAX_SCOPE} are the most", number)
         table = np.array(given, dtype=np.float64)
         shape = tuple(self.variables[column].cardinality for column in scope)
-        size = int(np.prod(shape, dtype=object))
+        size = table_size(shape)
         if table.size != size:
             raise FactorError(f"{what} has {table.size} numbers, but its variables need {size}", number)
         table = table.reshape(shape)
@@ -133,6 +138,16 @@ class Network(Named):
             return ""
         codes = np.unravel_index(row, [v.cardinality for v in parents])
         return f"given {', '.join(f'{v.name}={v.label(int(x))}' for v, x in zip(parents, codes, strict=True))} "
+
+
+def table_size(cardinalities: Iterable[int]) -> int:
+    """How many numbers a table over such variables has; MAX_TABLE + 1 if that is too many."""
+    size = 1
+    for cardinality in cardinalities:
+        size *= cardinality
+        if size > MAX_TABLE:
+            return MAX_TABLE + 1
+    return size
 
 
 def _require_acyclic(variables: Sequence[Variable], factors: Sequence[Factor]) -> None:
@@ -161,8 +176,9 @@ def _require_acyclic(variables: Sequence[Variable], factors: Sequence[Factor]) -
     left = {column for column, count in enumerate(missing) if count > 0}
     if left:
         # Every variable that is left has a parent that is left, so going up from any of them ends in a circle.
-        trail = [min(left)]
-        while trail[-1] not in trail[:-1]:
+        trail, seen = [min(left)], set()
+        while trail[-1] not in seen:
+            seen.add(trail[-1])
             trail.append(next(p for p in factors[of[trail[-1]]].scope[:-1] if p in left))
         circle = trail[trail.index(trail[-1]) :][::-1]
         shown = " -> ".join(str(variables[column].name) for column in circle)

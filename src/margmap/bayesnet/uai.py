@@ -15,8 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margmap._jit import kernel
-from margmap.bayesnet.network import FactorError, Kind, Network
-from margmap.circuit import FloatArray, Variable
+from margmap.bayesnet.network import MAX_TABLE, FactorError, Kind, Network, table_size
+from margmap.circuit import FloatArray, Variable, first_repeat
 from margmap.errors import FormatError, StructureError
 from margmap.io.files import read_lines
 from margmap.io.scan import check_characters, shorten
@@ -39,13 +39,17 @@ def read(lines: Sequence[str], path: Path) -> Network:
             raise FormatError(str(error), path=path, line=tokens.line(tokens.at - 1)) from error
     factors = tokens.whole("the number of factors", 0)
     tokens.need(factors, "scopes")
-    scopes, where = [], []
+    scopes: list[tuple[int, ...]] = []
+    sizes: list[int] = []
+    where: list[int] = []
     for number in range(factors):
         where.append(tokens.at)
         size = tokens.whole(f"the number of variables of factor {number}", 0)
         tokens.need(size, f"variables of factor {number}")
         scopes.append(tuple(tokens.whole(f"a variable of factor {number}", 0, count - 1) for _ in range(size)))
-    sizes = [int(np.prod([variables[v].cardinality for v in scope], dtype=object)) for scope in scopes]
+        sizes.append(table_size(variables[v].cardinality for v in scopes[-1]))
+        if sizes[-1] > MAX_TABLE:
+            tokens.fail(f"factor {number} would need more than {MAX_TABLE} entries with its variables:", where[-1])
     tables = tokens.tables(sizes) or _tables(tokens, sizes, where)
     try:
         return Network(variables, zip(scopes, tables, strict=True), kind)
@@ -110,8 +114,7 @@ def read_query(path: Path, network: Network) -> list[int]:
         raise FormatError(f"announces {count} variables, but lists {len(tokens.tokens) - 1}", path=path, line=1)
     found = [tokens.whole("a query variable", 0, len(network.variables) - 1) for _ in range(count)]
     if len(set(found)) != len(found):
-        twice = next(v for v in found if found.count(v) > 1)
-        raise FormatError(f"variable {twice} is queried twice", path=path)
+        raise FormatError(f"variable {first_repeat(found)} is queried twice", path=path)
     return found
 
 
@@ -119,7 +122,7 @@ class _Tokens:
     """The words of a file, cut up as far as they are asked for: the tables are most of it, and read in one go."""
 
     def __init__(self, lines: Sequence[str], path: Path) -> None:
-        check_characters(lines, path)
+        check_characters(lines, path, comment=None)
         self.lines, self.path = lines, path
         self.tokens: list[str] = []
         self.at = self._next_line = 0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -73,17 +72,9 @@ def method_parameters(method: str) -> dict[str, inspect.Parameter]:
 def read_instance(path: Path, index: int | None) -> tuple[list[Name] | None, dict[Name, Value]]:
     """The query (None: everything not observed) and the evidence of an instance file."""
     from margmap.io.files import read_lines
+    from margmap.io.scan import parse_json
 
-    def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        return dict(_distinct(pairs, str(path)))
-
-    try:
-        data = json.loads("\n".join(read_lines(path)), object_pairs_hook=object_of)
-    except json.JSONDecodeError as error:
-        raise FormatError(f"not JSON: {error.msg} (column {error.colno})", path=path, line=error.lineno) from None
-    except (RecursionError, ValueError) as error:
-        raise FormatError(f"not an instance: {error}", path=path) from None
-    instance = _choose(data, index, path)
+    instance = _choose(parse_json(read_lines(path), path), index, path)
     if not isinstance(instance, dict) or not {"query", "evidence"} & set(instance):
         raise FormatError('not an instance: expected {"query": [...], "evidence": {...}}', path=path)
     query, evidence = instance.get("query"), instance.get("evidence", {})

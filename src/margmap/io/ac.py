@@ -19,6 +19,8 @@ from margmap.io.spn import body, header_line, possible, read_children, read_head
 
 # exp() of more than this, or less than its negative, leaves the range of normal floats.
 _LARGEST_LOG = 700.0
+# A weight beyond the floats is written as a product of up to this many constants.
+_MOST_PIECES = 1000
 
 
 class _Term(NamedTuple):
@@ -129,8 +131,9 @@ def _body(circuit: Circuit) -> list[str]:
             return node
         if log_weight == -math.inf:
             return line(f"* {once('n 0.0')} {node}")
-        # A weight beyond the floats is a product of several constants.
         pieces = max(1, math.ceil(abs(log_weight) / _LARGEST_LOG))
+        if pieces > _MOST_PIECES:
+            raise FormatError(f"the log-weight {log_weight!r} cannot be written as ac: save the circuit as .json")
         factor = once(f"n {math.exp(log_weight / pieces)!r}")
         return line("* " + f"{factor} " * pieces + str(node))
 

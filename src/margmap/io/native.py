@@ -6,7 +6,7 @@ import json
 import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from margmap.circuit import (
     BERNOULLI,
@@ -34,23 +34,12 @@ _FIELDS = {INDICATOR: 2, BERNOULLI: 3, CATEGORICAL: 2, BINOMIAL: 4, GAUSSIAN: 3,
 
 def read(lines: Sequence[str], path: Path) -> Circuit:
     """The circuit of a JSON file."""
-
-    def refuse_constant(token: str) -> NoReturn:
-        raise FormatError(f'{token} is not JSON: write minus infinity as "-inf"', path=path)
-
-    try:
-        data = json.loads("\n".join(lines), parse_constant=refuse_constant)
-    except json.JSONDecodeError as error:
-        message = f"not valid JSON: {error.msg} (column {error.colno}); is the file truncated?"
-        raise FormatError(message, path=path, line=error.lineno) from None
-    except RecursionError:
-        raise FormatError("not a circuit: the JSON is nested too deeply", path=path) from None
-    except ValueError as error:
-        raise FormatError(f"not valid JSON: {error}", path=path) from None
+    data = scan.parse_json(lines, path)
     if not isinstance(data, dict) or data.get("format") != "margmap":
         raise FormatError('not a circuit: expected an object with "format": "margmap"', path=path)
     if data.get("version") != VERSION:
-        message = f"version {data.get('version')!r} of the format is unknown, this margmap reads version {VERSION}"
+        found = scan.shorten(repr(data.get("version")))
+        message = f"version {found} of the format is unknown, this margmap reads version {VERSION}"
         raise FormatError(message, path=path)
     variables, nodes = data.get("variables"), data.get("nodes")
     if not isinstance(variables, list) or not isinstance(nodes, list) or not nodes:

@@ -6,13 +6,15 @@ weights, and only a line that fails is looked at again by the functions here.
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any, NoReturn
 
 import numpy as np
 
-from margmap.circuit import Circuit, Parts, Variable, assemble
+from margmap.circuit import Circuit, Parts, Variable, assemble, first_repeat
 from margmap.errors import FormatError
 
 MAX_VARIABLE = 2**31 - 1
@@ -39,10 +41,34 @@ def header(lines: Sequence[str], path: Path, word: str) -> int:
     raise FormatError(f"only comments, the header '{word} N' is missing", path=path, line=len(lines))
 
 
-def check_characters(lines: Sequence[str], path: Path) -> None:
+def parse_json(lines: Sequence[str], path: Path) -> Any:
+    """What a JSON file holds; one that gives a key twice, or a number that JSON does not have, is refused."""
+
+    def refuse_constant(token: str) -> NoReturn:
+        raise FormatError(f'{token} is not JSON: write minus infinity as "-inf"', path=path)
+
+    def object_of(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        result = dict(pairs)
+        if len(result) != len(pairs):
+            twice = first_repeat(key for key, _ in pairs)
+            raise FormatError(f"{shorten(repr(twice))} is given twice in one object", path=path)
+        return result
+
+    try:
+        return json.loads("\n".join(lines), parse_constant=refuse_constant, object_pairs_hook=object_of)
+    except json.JSONDecodeError as error:
+        message = f"not JSON: {error.msg} (column {error.colno}); is the file truncated?"
+        raise FormatError(message, path=path, line=error.lineno) from None
+    except RecursionError:
+        raise FormatError("the JSON is nested too deeply", path=path) from None
+    except ValueError as error:
+        raise FormatError(f"not JSON that can be read: {error}", path=path) from None
+
+
+def check_characters(lines: Sequence[str], path: Path, comment: str | None = "c") -> None:
     """Refuse what ``int()`` and ``float()`` would let pass: ``1_000`` and digits of other scripts."""
     for number, line in enumerate(lines, 1):
-        if (not line.isascii() or "_" in line) and line.split()[:1] != ["c"]:
+        if (not line.isascii() or "_" in line) and line.split()[:1] != [comment]:
             odd = next(x for x in line if not x.isascii() or x == "_")
             raise FormatError(f"unexpected character {odd!r}", path=path, line=number)
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import Name, Variable
+from margmap.circuit import Name, Variable, first_repeat
 from margmap.errors import DataError
 
 Codes: TypeAlias = NDArray[np.uint8]
@@ -80,8 +80,7 @@ def _codes(data: Any, what: str) -> tuple[list[Name] | None, dict[int, tuple[str
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         names = [_name(label) for label in data.columns]
         if len(set(names)) != len(names):
-            twice = next(name for name in names if names.count(name) > 1)
-            raise DataError(f"{what} has two columns called {twice!r}: rename one")
+            raise DataError(f"{what} has two columns called {first_repeat(names)!r}: rename one")
         columns = []
         for i, name in enumerate(names):
             column, labels = _frame_column(data.iloc[:, i], name, what)
@@ -109,7 +108,7 @@ def _codes(data: Any, what: str) -> tuple[list[Name] | None, dict[int, tuple[str
             raise DataError(message)
         try:
             array = array.astype(np.float64)
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise DataError(message) from None
     return names, states, _small(array, names, what)
 
@@ -150,7 +149,7 @@ def _frame_column(column: Any, name: Name, what: str) -> tuple[NDArray[Any], tup
         if not all(isinstance(value, str) for value in values.tolist()):
             try:
                 return values.astype(np.float64), ()
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 raise DataError(f"{what}, column {name}: its entries are neither numbers nor text") from None
         labels = tuple(sorted(set(values.tolist())))
         numbers = np.searchsorted(np.array(labels), values.astype(str))

@@ -1,0 +1,218 @@
+"""Fuzz the readers: spoiled files by the hundred thousand, each with a watch on time and memory.
+
+    python scripts/fuzz.py -n 100000                 # every reader
+    python scripts/fuzz.py psdd bif -n 5000 --seed 7
+    python scripts/fuzz.py uai --guided -n 20000     # by coverage, where atheris is installed
+
+Each reader runs in a process of its own. An input that raises anything but a MargmapError, takes longer than
+``--slow`` seconds, needs more than ``--memory`` MiB, or ends the process is kept in ``--crashes``. Of the inputs that a
+reader accepts, every ``--use``-th is also checked, saved, evaluated and solved.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import resource
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+FOLDER = Path(__file__).resolve().parents[1]
+FIGURES = ("inputs", "accepted", "refused", "used", "crashes", "slowest", "seconds")
+
+
+class TooSlow(BaseException):
+    """Not an Exception, so that no reader catches it."""
+
+
+def main() -> int:
+    """Fuzz the readers that were named, print the figures, and return 1 if there was a crash."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("readers", nargs="*", help="which readers (all)")
+    parser.add_argument("-n", type=int, default=1000, help="inputs for each reader")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--slow", type=float, default=2.0, metavar="S", help="an input may take so long")
+    parser.add_argument("--memory", type=int, default=2048, metavar="MIB", help="the process may grow by so much")
+    parser.add_argument("--use", type=int, default=50, metavar="K", help="use every K-th accepted value; 0: none")
+    parser.add_argument("--crashes", type=Path, default=Path("crashes"), metavar="DIR")
+    parser.add_argument("--guided", action="store_true", help="guided by coverage, with atheris")
+    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    sys.path.insert(0, str(FOLDER / "tests" / "fuzz"))
+    if options.worker:
+        (_guided if options.guided else _plain)(options)
+        return 0
+    from fuzzing import READERS
+
+    options.crashes.mkdir(parents=True, exist_ok=True)
+    print(f"{'reader':<10}" + "".join(f"{name:>12}" for name in FIGURES), flush=True)
+    total = 0
+    for name in options.readers or READERS:
+        figures = _watch(name, options)
+        cells = (f"{figures[key]:.3f}" if isinstance(figures[key], float) else str(figures[key]) for key in FIGURES)
+        print(f"{name:<10}" + "".join(f"{cell:>12}" for cell in cells), flush=True)
+        total += figures["crashes"]
+    return 1 if total else 0
+
+
+def _watch(name: str, options: argparse.Namespace) -> dict[str, Any]:
+    """One reader in its own process, started again after an input that ended it."""
+    done: dict[str, Any] = dict.fromkeys(FIGURES, 0)
+    seed = options.seed
+    while done["inputs"] < options.n:
+        with tempfile.TemporaryDirectory(prefix="margmap-fuzz-", dir=_fast_folder()) as scratch:
+            command = [sys.executable, __file__, name, "--worker", "--seed", str(seed)]
+            command += ["-n", str(options.n - done["inputs"]), "--slow", str(options.slow)]
+            command += ["--memory", str(options.memory), "--use", str(options.use), "--crashes", str(options.crashes)]
+            environment = dict(os.environ, FUZZ_SCRATCH=scratch)
+            if options.guided:
+                command.append("--guided")
+                environment["NUMBA_DISABLE_JIT"] = "1"  # atheris changes the functions that numba would compile
+            process = subprocess.Popen(command, env=environment)
+            state = Path(scratch) / "figures.json"
+            seen, since = "", time.monotonic()
+            while process.poll() is None:
+                time.sleep(0.2)
+                now = state.read_text() if state.exists() else ""
+                if now != seen:
+                    seen, since = now, time.monotonic()
+                elif time.monotonic() - since > 120:  # compiled code that never returns to Python
+                    process.kill()
+            figures = json.loads(state.read_text()) if state.exists() else dict.fromkeys(FIGURES, 0)
+            if process.returncode != 0 and not figures.get("complete"):
+                _keep(options.crashes, name, "dead", Path(scratch).glob("input.*"), f"exit code {process.returncode}")
+                figures["crashes"] += 1
+                figures["inputs"] = max(1, figures["inputs"])
+            for key in FIGURES:
+                done[key] = max(done[key], figures[key]) if key == "slowest" else done[key] + figures[key]
+            seed += 1_000_003
+    return done
+
+
+class _Watch:
+    """Runs inputs and counts."""
+
+    def __init__(self, options: argparse.Namespace) -> None:
+        from fuzzing import READERS
+
+        self.options, self.name = options, options.readers[0]
+        self.scratch = Path(os.environ["FUZZ_SCRATCH"])
+        self.path = self.scratch / f"input.{READERS[self.name].suffix}"
+        self.figures: dict[str, Any] = dict.fromkeys(FIGURES, 0)
+        self.begun = time.perf_counter()
+        self.kinds: dict[str, int] = {}
+        signal.signal(signal.SIGALRM, self._alarm)
+
+    def limit_memory(self) -> None:
+        used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        limit = used + self.options.memory * (1 << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+    def run(self, data: bytes) -> None:
+        from fuzzing import Broken, attempt, use
+
+        figures = self.figures
+        self.path.write_bytes(data)
+        figures["inputs"] += 1
+        signal.setitimer(signal.ITIMER_REAL, self.options.slow)
+        begun = time.perf_counter()
+        try:
+            value, error = attempt(self.name, self.path)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            took = time.perf_counter() - begun
+            figures["accepted" if error is None else "refused"] += 1
+            if took > figures["slowest"]:
+                figures["slowest"] = took
+                (self.options.crashes / f"slowest-{self.name}").write_bytes(data)
+            if error is None and self.options.use and figures["accepted"] % self.options.use == 1 % self.options.use:
+                signal.setitimer(signal.ITIMER_REAL, 20 + self.options.slow)
+                figures["used"] += 1
+                use(value, self.scratch)
+        except (Broken, TooSlow, MemoryError, RecursionError) as error:
+            figures["crashes"] += 1
+            what = str(error) or type(error).__name__
+            kind = what[:60]
+            self.kinds[kind] = self.kinds.get(kind, 0) + 1
+            if self.kinds[kind] <= 3:
+                _keep(self.options.crashes, self.name, "crash", [self.path], what + "\n" + traceback.format_exc())
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        if figures["inputs"] % 500 == 0:
+            self.report()
+
+    def report(self, complete: bool = False) -> None:
+        self.figures["seconds"] = time.perf_counter() - self.begun
+        new = self.scratch / "figures.new"
+        new.write_text(json.dumps(self.figures | {"complete": complete}))
+        new.replace(self.scratch / "figures.json")
+
+    def _alarm(self, signum: int, frame: FrameType | None) -> None:
+        raise TooSlow(f"longer than {self.options.slow} s")
+
+
+def _plain(options: argparse.Namespace) -> None:
+    from fuzzing import READERS, fresh_input, use
+
+    watch = _Watch(options)
+    rng = random.Random(f"{watch.name} {options.seed}")
+    for seed in READERS[watch.name].seeds:  # compiles what will be needed, before anything is timed
+        watch.path.write_bytes(seed)
+        use(READERS[watch.name].read(watch.path), watch.scratch)
+    watch.limit_memory()
+    for _ in range(options.n):
+        watch.run(fresh_input(rng, watch.name))
+    watch.report(complete=True)
+
+
+def _guided(options: argparse.Namespace) -> None:
+    try:
+        import atheris
+    except ImportError:
+        sys.exit("--guided needs atheris: pip install atheris")
+    with atheris.instrument_imports(include=["margmap.io", "margmap.bayesnet", "margmap.cli.inputs", "margmap.plot"]):
+        from fuzzing import READERS, mutate
+    watch = _Watch(options)
+    reader = READERS[watch.name]
+
+    def change(data: bytes, most: int, seed: int) -> bytes:
+        rng = random.Random(seed)
+        return atheris.Mutate(data, most) if rng.random() < 0.3 else mutate(rng, data, reader.seeds)[:most]
+
+    def one(data: bytes) -> None:
+        watch.run(data)
+        if watch.figures["inputs"] >= options.n:
+            watch.report(complete=True)
+            os._exit(0)
+
+    corpus = watch.scratch / "corpus"
+    corpus.mkdir()
+    for number, seed in enumerate(reader.seeds):
+        (corpus / str(number)).write_bytes(seed)
+    arguments = ["fuzz", str(corpus), f"-seed={options.seed}", "-max_len=4000", "-verbosity=0", "-timeout=60"]
+    atheris.Setup(arguments, one, custom_mutator=change)
+    atheris.Fuzz()
+
+
+def _keep(folder: Path, name: str, what: str, inputs: Any, note: str) -> None:
+    for path in inputs:
+        data = path.read_bytes()
+        stem = f"{what}-{name}-{hash(data) & 0xFFFFFFFF:08x}"
+        (folder / stem).write_bytes(data)
+        (folder / f"{stem}.txt").write_text(note, encoding="utf-8", errors="backslashreplace")
+
+
+def _fast_folder() -> str | None:
+    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
