@@ -40,6 +40,7 @@ from margmap.errors import QueryError
 if TYPE_CHECKING:
     from margmap.bayesnet import Network
     from margmap.circuit import Circuit, FloatArray, Name, Value, Variable
+    from margmap.cli.batch import Summary
 
 __all__ = ["app", "main"]
 
@@ -312,6 +313,28 @@ def solve(
     uai_files: Annotated[
         bool, typer.Option("--uai-files", help="Both from the files beside X.uai: X.uai.evid and X.uai.query.")
     ] = False,
+    batch: Annotated[
+        Path | None,
+        typer.Option(
+            "--batch",
+            metavar="ROWS.csv",
+            help="Answer each row of evidence: a header of variables or a column for each; empty, nan or -1: missing.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Where the answers of --batch go: .csv or .jsonl."),
+    ] = None,
+    header: Annotated[
+        bool | None, typer.Option("--header/--no-header", help="Whether --batch's first line has names, if unclear.")
+    ] = None,
+    jobs: Annotated[
+        int | None, typer.Option("--jobs", "-j", metavar="N", min=1, help="Processes for --batch. Without: one a core.")
+    ] = None,
+    dask: Annotated[
+        str | None,
+        typer.Option("--dask", metavar="tcp://HOST:8786", help="Answer --batch on a Dask cluster; or: local."),
+    ] = None,
     max_edges: MaxEdges = None,
     format: Format = None,
     json: Json = False,
@@ -320,6 +343,17 @@ def solve(
     """Find the most likely state of the query variables given the evidence, all others summed out, and prove it."""
     if instance is not None and (query or evidence):
         raise typer.BadParameter("give either --instance or --query and --evidence, not both")
+    if batch is None and any(given is not None for given in (output, header, jobs, dask)):
+        raise typer.BadParameter("--output, --header, --jobs and --dask are for --batch")
+    if batch is not None and (
+        evidence or top is not None or verbose or any((instance, trace, evid, query_file)) or uai_files
+    ):
+        raise typer.BadParameter(
+            "--batch has its evidence in rows and its answers in a file: it goes with --query, --method, --time-limit, "
+            "--gap, --memory-limit and --option"
+        )
+    if batch is not None and output is None:
+        raise typer.BadParameter("--batch needs --output FILE for the answers")
     if index is not None and instance is None:
         raise typer.BadParameter("--index chooses an entry of --instance: give that too")
     asked = parse_names("--query", query) if query else None
@@ -345,6 +379,17 @@ def solve(
         raise typer.BadParameter("--evid, --query-file and --uai-files are for networks (.uai, .bif)")
     else:
         circuit, load_seconds = _timed_load(model, format)
+    if batch is not None and output is not None:
+        from margmap.cli.batch import solve_batch
+
+        _report_batch(
+            solve_batch(
+                model, circuit, batch, output, asked, method, time_limit, options, header=header, jobs=jobs, dask=dask
+            ),
+            output,
+            json,
+        )
+        return
     with spinner("Solving ...") as show:
         from margmap.solve import marginal_map
 
@@ -547,6 +592,19 @@ def demo(
         "probability of every lower half that it is part of: only summing up tells."
     )
     print(f"All {len(shown)} digits: {printable(str(output))}")
+
+
+def _report_batch(summary: Summary, output: Path, json: bool) -> None:
+    if json:
+        print_json({"output": str(output), **summary._asdict()})
+    elif summary.interrupted:
+        print(f"stopped after {summary.done} of {summary.rows} rows: start it again to go on")
+    else:
+        print(f"wrote {summary.rows} answers to {printable(str(output))}: {summary}")
+    if failed := summary.ended.get("failed"):
+        print(f"{failed} rows failed: the column 'error' says why", file=sys.stderr)
+    if summary.interrupted or any(status != "optimal" for status in summary.ended):
+        raise typer.Exit(STOPPED)
 
 
 def _method_options(method: str, texts: list[str], trace: Path | None) -> dict[str, Any]:

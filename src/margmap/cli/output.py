@@ -18,8 +18,13 @@ COMPILING = "Compiling kernels (first run only) ..."
 
 
 def print_json(data: Mapping[str, Any]) -> None:
-    """One JSON object on one line; a number that JSON does not have, the log of 0 above all, is null."""
-    print(json.dumps(_finite(data), allow_nan=False))
+    """One JSON object on one line."""
+    print(json_text(data))
+
+
+def json_text(data: Mapping[str, Any]) -> str:
+    """JSON on one line; a number that JSON does not have, the log of 0 above all, is null."""
+    return json.dumps(_finite(data), allow_nan=False)
 
 
 def print_table(header: Sequence[str], rows: Sequence[Sequence[object]], most: int = MOST_ROWS) -> None:
@@ -110,6 +115,28 @@ def spinner(text: str) -> Iterator[Callable[[str], None]]:
 
         with on_compile(lambda: status.update(Text(COMPILING)), lambda: show(shown)):
             yield show
+
+
+@contextmanager
+def bar(text: str, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
+    """Show on a terminal's stderr how many of ``total`` are done; elsewhere nothing. The function adds some."""
+    if not sys.stderr.isatty():
+        yield lambda _more: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as shown:
+        task = shown.add_task(text, total=total, completed=done)
+        yield lambda more: shown.advance(task, more)
 
 
 def progress(row: Iteration) -> str:
