@@ -174,7 +174,7 @@ def times_table(study: Study, proportions: tuple[float, ...] | None) -> Table:
     columns += [Column(label) for label in study.labels]
     compared = study.reference is not None and len(study.labels) > 1
     if compared:
-        columns += [Column("times faster"), Column("than", False)]
+        columns.append(Column("times faster (than the next best)"))
     rows = []
     for dataset in study.datasets:
         runs = [study.select(label, dataset, proportions) for label in study.labels]
@@ -459,8 +459,8 @@ def _means(columns: Sequence[Sequence[Run]]) -> list[Cell]:
 
 def _faster(found: Faster | None) -> list[Cell]:
     if found is None:
-        return [Cell("–"), Cell("–")]
-    return [Cell(found.text, found.ratio), Cell(found.next_best, found.next_best)]
+        return [Cell("–")]
+    return [Cell(found.text, found.ratio, f"({found.next_best})")]
 
 
 def _named(text: str) -> Cell:

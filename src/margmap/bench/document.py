@@ -84,7 +84,7 @@ def plain(text: str) -> str:
     escaped = escaped.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     # Nothing is a link, and nothing at the start of a line is a heading or a list.
     escaped = escaped.replace("://", ":&#47;&#47;").replace("@", "&#64;").replace("www.", "www&#46;")
-    return re.sub(r"^(\d*)([#+.)-])", r"\1\\\2", escaped)
+    return re.sub(r"^(\d*)([#+.)-]+ )", r"\1\\\2", escaped)
 
 
 def _block(block: Block) -> Iterator[str]:

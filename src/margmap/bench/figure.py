@@ -12,8 +12,8 @@ STYLES = 7
 
 # Okabe and Ito's colours, which people who see colours differently can tell apart, darkened where white needs it, and
 # as they are brighter on black. Beside colour, every style has a dash and a marker of its own.
-LIGHT = ("#0072b2", "#d55e00", "#00805d", "#a8457f", "#3a6fd8", "#9a6700", "#444444")
-DARK = ("#56b4e9", "#ff8a3d", "#2fc79a", "#e59ac4", "#8fb4ff", "#e6b422", "#c8c8c8")
+LIGHT = ("#0072b2", "#d55e00", "#00805d", "#a8457f", "#222222", "#9a6700", "#3f9fd8")
+DARK = ("#4aa8f0", "#ff8a3d", "#2fc79a", "#e59ac4", "#f2f2f2", "#e6b422", "#a5dcff")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "4 2", "12 4", "1 2")
 # Paths that begin at the point.
 MARKERS = (

@@ -101,7 +101,7 @@ def _row(row: Sequence[Cell], columns: Sequence[Column]) -> str:
         text = escape(cell.text)
         inner = f"<strong>{text}</strong>" if cell.strong else text
         if cell.note:
-            inner += f'<span class="quiet">{escape(cell.note)}</span>'
+            inner += f' <span class="quiet">{escape(cell.note)}</span>'
         kind = 'th scope="row"' if at == 0 else "td"
         long = ' class="long"' if at and not column.number and len(cell.text) > 40 else ""
         cells.append(f"<{kind}{_number(column)}{long}{_key(cell)}>{inner}</{kind[:2]}>")

@@ -23,7 +23,7 @@ from margmap.bench.document import (
     markdown_lines,
     sentence_list,
 )
-from margmap.bench.figure import svg_lines
+from margmap.bench.figure import short, svg_lines
 from margmap.bench.page import page_lines
 from margmap.bench.records import Records, read_records, runs_of
 from margmap.errors import FormatError, QueryError
@@ -171,7 +171,7 @@ def _times(study: Study) -> list[Block]:
 
 
 def _figures(study: Study, dataset: str | None, instance: int | None) -> list[Section]:
-    sections = [Section("cactus-section", "Instances solved against time", [Figure(*analysis.cactus(study))])]
+    sections = [Section("cactus-section", "Solved against time", [Figure(*analysis.cactus(study))])]
     example = analysis.example_of(study, dataset, instance)
     if example is not None:
         (bounds, data), (sizes, _) = analysis.trace_plots(study, example)
@@ -193,7 +193,7 @@ def _verdict(found: Agreement, tolerance: float) -> Text:
         )
     return Text(
         f"{found.instances:,} instances compared, {found.pairs:,} pairs of optima, no disagreement "
-        f"(more than {tolerance:g} nats would be one).",
+        f"(more than {short(tolerance)} nats would be one).",
         "good",
     )
 
@@ -223,9 +223,7 @@ def _conditions(study: Study, torn: int, commands: Sequence[str]) -> list[Block]
         Facts(analysis.conditions(study)),
     ]
     if torn:
-        blocks.append(
-            Text(f"{torn} lines of the file were torn, by a kill while they were written, and were left out.")
-        )
+        blocks.append(Text(f"{torn} lines of the file were cut off while they were written, and are left out."))
     if commands:
         blocks.append(Code(list(commands)))
     return blocks
