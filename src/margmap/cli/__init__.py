@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from margmap.cli.base import STOPPED, Format, Json, Model, command_of
+from margmap.cli.bench import bench
 from margmap.cli.inputs import (
     method_parameters,
     parse_bytes,
@@ -86,6 +87,7 @@ def _options(
 
 
 _command = command_of(app)
+app.add_typer(bench)
 
 
 @_command

@@ -1,0 +1,401 @@
+"""Methods times instances, each run in a process of its own; what is finished is in a file at once and stays there.
+
+The file is append-only: one line of JSON for each finished run, written whole and forced to disk before the next run is
+begun. Started again, only what has no line yet is run. Each run is known by what it computes (the model's content, the
+query and evidence, the method and its limits), not by names.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
+from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
+from typing import IO, Any, NamedTuple
+
+from margmap.bench.instances import InstanceFile, read
+from margmap.errors import FormatError, MargmapError, QueryError
+
+#: A process is killed this many seconds, or this part of the limit, after its time limit; its solver stops long before.
+GRACE_SECONDS, GRACE_PART = 10.0, 0.25
+
+#: A process is killed when it is this much larger than its memory limit; the solver's own limit comes first.
+GRACE_BYTES = 1 << 30
+
+#: How often a run is looked after.
+WATCH_SECONDS = 0.1
+
+
+class Method(NamedTuple):
+    """A method, its options, and the name that the report gives it."""
+
+    label: str
+    name: str
+    options: Mapping[str, Any]
+
+
+class Task(NamedTuple):
+    """One run to do: all that a process needs to know."""
+
+    key: str
+    dataset: str
+    model: str
+    instances: str
+    instance: int
+    proportions: Sequence[float]
+    label: str
+    method: str
+    options: Mapping[str, Any]
+    time_limit: float | None
+    memory_limit: int | None
+    trace: bool
+
+
+class Progress(NamedTuple):
+    """How far a benchmark is: runs finished before and now, runs in all, and the record that came last."""
+
+    done: int
+    total: int
+    record: Mapping[str, Any] | None
+
+
+def tasks_of(
+    files: Sequence[Path],
+    methods: Sequence[Method],
+    time_limit: float | None = None,
+    memory_limit: int | None = None,
+    trace: bool = False,
+) -> list[Task]:
+    """Every method on every instance of the files, one method after the other."""
+    if not methods:
+        raise QueryError("no method to run: give at least one")
+    if len({method.label for method in methods}) < len(methods):
+        raise QueryError("two methods have the same label: name them, as in 'plain=iterative:regroup=false'")
+    read_files: list[tuple[Path, InstanceFile, str, str]] = []
+    for path in files:
+        file = read(path)
+        model = Path(path).parent / file.model
+        try:
+            digest = hashlib.sha256(model.read_bytes()).hexdigest()
+        except OSError as error:
+            raise FormatError(
+                f"its model {file.model!r} cannot be read: {error.strerror or error}", path=path
+            ) from None
+        read_files.append((path, file, str(model.resolve()), digest))
+    tasks = []
+    for method in methods:
+        for path, file, model_path, digest in read_files:
+            for index, instance in enumerate(file.instances):
+                identity = [
+                    digest,
+                    list(instance.query),
+                    list(instance.evidence.items()),
+                    method.label,
+                    method.name,
+                    sorted(method.options.items()),
+                    time_limit,
+                    memory_limit,
+                ]
+                tasks.append(
+                    Task(
+                        hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32],
+                        file.dataset,
+                        model_path,
+                        str(Path(path).resolve()),
+                        index,
+                        list(instance.proportions),
+                        method.label,
+                        method.name,
+                        dict(method.options),
+                        time_limit,
+                        memory_limit,
+                        trace,
+                    )
+                )
+    return tasks
+
+
+def run(
+    tasks: Sequence[Task],
+    output: Path,
+    executor: Executor,
+    at_once: int,
+    on_progress: Callable[[Progress], None] = lambda _: None,
+) -> int:
+    """Do what the file has no record of yet, at most ``at_once`` at a time; the number of runs done now.
+
+    Ctrl-C ends it: runs under way are given up and will be done the next time.
+    """
+    with _appending(output) as (known, append):
+        todo = [
+            task for task in dict(zip((t.key for t in tasks), tasks, strict=True)).values() if task.key not in known
+        ]
+        total = len(tasks)
+        done = before = total - len(todo)
+        on_progress(Progress(done, total, None))
+        waiting = iter(todo)
+        under_way: dict[Future[dict[str, Any]], Task] = {}
+        try:
+            while True:
+                while len(under_way) < at_once and (task := next(waiting, None)) is not None:
+                    under_way[executor.submit(run_one, task._asdict())] = task
+                if not under_way:
+                    return done - before
+                # Woken now and then, so that Ctrl-C is heard on every system.
+                for future in wait(under_way, timeout=1.0, return_when=FIRST_COMPLETED).done:
+                    task = under_way.pop(future)
+                    record = _record_of(future, task)
+                    append(record)
+                    done += 1
+                    on_progress(Progress(done, total, record))
+        finally:
+            for future in under_way:
+                future.cancel()
+            _end_all()
+
+
+def run_one(task: Mapping[str, Any]) -> dict[str, Any]:
+    """One run in a process of its own; its record, whatever becomes of it."""
+    begun = time.perf_counter()
+    starter = _borrow()
+    watch = _Watch(task)
+    answer: dict[str, Any] = {}
+    code: int | None = None
+    try:
+        assert starter.stdin is not None
+        assert starter.stdout is not None
+        with suppress(BrokenPipeError):  # how it ended is told below
+            starter.stdin.write(json.dumps(task) + "\n")
+            starter.stdin.flush()
+        while code is None and (line := starter.stdout.readline()):
+            try:
+                message = json.loads(line)
+            except ValueError:
+                continue  # something that a library printed
+            if message == "ready":
+                watch.begin()
+            elif isinstance(message, dict) and "pid" in message:
+                watch.pid = int(message["pid"])
+            elif isinstance(message, dict) and "ended" in message:
+                code = int(message["ended"])
+            elif isinstance(message, dict):
+                answer = message
+    finally:
+        watch.end()
+        _give_back(starter, alive=code is not None)
+    record = {name: value for name, value in task.items() if name != "trace"}
+    record |= {"status": "killed", "error": None, **_NOTHING, **answer}
+    if watch.reason is not None:
+        record |= {"status": "killed", "error": watch.reason}
+    elif not answer:
+        record["error"] = _ending(starter.wait() if code is None else code)
+    return record | {"wall_seconds": time.perf_counter() - begun, **_about()}
+
+
+_NOTHING: dict[str, Any] = dict.fromkeys(
+    (
+        "edges", "variables", "state", "log_prob", "log_conditional", "log_upper", "gap", "seconds", "load_seconds",
+        "cpu_seconds", "peak_bytes", "trace",
+    )
+)  # fmt: skip
+
+
+class _Watch:
+    """Kills a process that does not keep its limits; ``reason`` says why."""
+
+    def __init__(self, task: Mapping[str, Any]) -> None:
+        self.pid: int | None = None
+        self.reason: str | None = None
+        self._seconds, self._bytes = task["time_limit"], task["memory_limit"]
+        self._deadline = float("inf")
+        self._over = threading.Event()
+        self._thread = threading.Thread(target=self._look, daemon=True)
+        self._thread.start()
+
+    def begin(self) -> None:
+        """The model is read: from now on the time limit counts."""
+        if self._seconds is not None:
+            self._deadline = time.perf_counter() + self._seconds + max(GRACE_SECONDS, GRACE_PART * self._seconds)
+
+    def end(self) -> None:
+        self._over.set()
+        self._thread.join()
+
+    def _look(self) -> None:
+        while not self._over.wait(WATCH_SECONDS):
+            if self.pid is None:
+                continue
+            if time.perf_counter() > self._deadline:
+                reason = f"did not stop at its time limit of {self._seconds:g} s and was killed"
+            elif self._bytes is not None and _resident(self.pid) > self._bytes + GRACE_BYTES:
+                reason = f"grew past its memory limit of {self._bytes} bytes and was killed"
+            else:
+                continue
+            self.reason = reason
+            with suppress(ProcessLookupError):
+                os.kill(self.pid, signal.SIGKILL)
+            return
+
+
+# Processes that start runs, each for one at a time: those that wait for the next, and all.
+_idle: list[subprocess.Popen[str]] = []
+_starters: set[subprocess.Popen[str]] = set()
+_guard = threading.Lock()
+
+
+def _borrow() -> subprocess.Popen[str]:
+    with _guard:
+        if _idle:
+            return _idle.pop()
+    environment = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    # The pipe to it stays open: when it closes because this process has died, all below it ends as well.
+    starter = subprocess.Popen(
+        [sys.executable, "-m", "margmap.bench.child"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+        env=environment,
+        start_new_session=True,  # Ctrl-C is for this process, which decides
+    )
+    with _guard:
+        _starters.add(starter)
+    return starter
+
+
+def _give_back(starter: subprocess.Popen[str], alive: bool) -> None:
+    with _guard:
+        if alive and starter in _starters:
+            _idle.append(starter)
+            return
+        _starters.discard(starter)
+    _end(starter)
+
+
+def _end(starter: subprocess.Popen[str]) -> None:
+    """Without its stdin it ends itself, and first kills the run that is under way."""
+    if starter.stdin is not None:
+        with suppress(OSError):
+            starter.stdin.close()
+    starter.wait()
+
+
+def _end_all() -> None:
+    with _guard:
+        ending = list(_starters)
+        _starters.clear()
+        _idle.clear()
+    for starter in ending:
+        _end(starter)
+
+
+def _record_of(future: Future[dict[str, Any]], task: Task) -> dict[str, Any]:
+    try:
+        return future.result()
+    except Exception as error:  # a worker died, or could not start a process
+        record = {name: value for name, value in task._asdict().items() if name != "trace"}
+        what = f"the worker failed: {type(error).__name__}: {error}"
+        return {**record, **_NOTHING, "status": "failed", "error": what, "wall_seconds": None, **_about()}
+
+
+def _ending(code: int) -> str:
+    if code >= 0:
+        return f"the process ended with exit code {code} and no answer"
+    try:
+        return f"the process was ended by {signal.Signals(-code).name}"
+    except ValueError:
+        return f"the process was ended by signal {-code}"
+
+
+def _resident(pid: int) -> int:
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, IndexError):
+        return 0  # not Linux, or already gone: the solver's own limit must do
+
+
+@cache
+def _about() -> dict[str, Any]:
+    """The version and the machine."""
+    from importlib.metadata import PackageNotFoundError, version
+
+    import margmap
+
+    def version_of(package: str) -> str:
+        try:
+            return version(package)
+        except PackageNotFoundError:
+            return ""
+
+    processor, memory = platform.processor(), None
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+        processor = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (OSError, StopIteration, ValueError, AttributeError):
+        pass
+    host = {
+        "processor": processor,
+        "cores": os.cpu_count(),
+        "memory": memory,
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "numba": version_of("numba"),
+    }
+    return {"margmap": margmap.__version__, "host": host}
+
+
+@contextmanager
+def _appending(output: Path) -> Iterator[tuple[set[str], Callable[[Mapping[str, Any]], None]]]:
+    """The keys that the file has a line for, and what adds one; for one process at a time."""
+    try:
+        file = open(output, "a+b")  # noqa: SIM115 (it is closed below, whatever happens)
+    except OSError as error:
+        raise MargmapError(f"{output}: cannot be written: {error.strerror or error}") from None
+    with file:
+        _lock(file, output)
+        file.seek(0)
+        content = file.read()
+        whole = content.rfind(b"\n") + 1
+        if whole < len(content):
+            file.truncate(whole)  # a line that a power cut left half-written: its run is done again
+        known = set()
+        for number, line in enumerate(content[:whole].splitlines(), 1):
+            try:
+                known.add(str(json.loads(line)["key"]))
+            except (ValueError, KeyError, TypeError, RecursionError):
+                raise FormatError(
+                    "not the record of a run; this file is for `bench run` alone: give another",
+                    path=output,
+                    line=number,
+                ) from None
+
+        def append(record: Mapping[str, Any]) -> None:
+            line = json.dumps(record, allow_nan=False).encode() + b"\n"
+            while line:  # at once, but for a full disk or a signal
+                line = line[os.write(file.fileno(), line) :]
+            os.fsync(file.fileno())
+
+        yield known, append
+
+
+def _lock(file: IO[bytes], output: Path) -> None:
+    try:
+        import fcntl
+    except ImportError:  # Windows: nobody looks
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        raise MargmapError(f"{output}: another `bench run` writes to it: wait for its end or kill it") from None
