@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from margmap._jit import kernel
 from margmap.bayesnet.network import Network
-from margmap.bayesnet.order import Order, find_order
+from margmap.bayesnet.order import SECONDS, Order, find_order
 from margmap.bayesnet.relevance import Problem
 from margmap.circuit import INDICATOR, PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name, Value
 from margmap.errors import LimitError, QueryError
@@ -143,8 +143,14 @@ def _plan(problem: Problem, asked: set[int], seed: int, max_edges: int) -> Predi
     return first if first.entries <= max(allowed, free.entries) else free
 
 
-def plans(problem: Problem, asked: set[int], seed: int = 0) -> tuple[Prediction, Prediction | None]:
-    """Two ways to compile: any order, and one with the hidden variables first (None if that is no different)."""
+def plans(
+    problem: Problem, asked: set[int], seed: int = 0, seconds: float = SECONDS
+) -> tuple[Prediction, Prediction | None]:
+    """Two ways to compile: any order, and one with the hidden variables first (None if that is no different).
+
+    For each, no new order is tried after so many ``seconds``.
+    """
+    seconds = min(seconds, SECONDS)
     columns = problem.open
     place = {column: i for i, column in enumerate(columns)}
     cardinality = [problem.values[column].size for column in columns]
@@ -154,10 +160,11 @@ def plans(problem: Problem, asked: set[int], seed: int = 0) -> tuple[Prediction,
     def planned(order: Order, how: str) -> Prediction:
         return _buckets(problem, [columns[i] for i in order.variables], asked, f"{order.rule}{how}")
 
-    free = planned(find_order(cardinality, scopes, seed=seed), "")
+    free = planned(find_order(cardinality, scopes, seed=seed, seconds=seconds), "")
     if len(wanted) in (0, len(columns)):
         return free, None
-    return free, planned(find_order(cardinality, scopes, wanted, seed=seed), ", hidden variables first")
+    first = find_order(cardinality, scopes, wanted, seed=seed, seconds=seconds)
+    return free, planned(first, ", hidden variables first")
 
 
 def _buckets(problem: Problem, order: Sequence[int], asked: set[int], rule: str) -> Prediction:

@@ -68,7 +68,7 @@ def find_order(
         )
         if done:
             best = Order(tuple(order.tolist()), int(width), float(entries), float(largest), RULES[rule])
-        if attempt + 1 >= len(RULES) and time.perf_counter() - begun > seconds:
+        if (attempt + 1 >= len(RULES) or seconds < SECONDS) and time.perf_counter() - begun > seconds:
             break
         if best is not None and best.width <= 1:
             break  # a forest: no order has a smaller width

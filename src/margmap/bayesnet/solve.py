@@ -6,8 +6,8 @@ with max in place of sum. No circuit is needed, only one table at a time and the
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, TypeAlias
 
@@ -30,9 +30,9 @@ from margmap.bayesnet.compile import (
 from margmap.bayesnet.compile import compile as compile_network
 from margmap.bayesnet.network import Network
 from margmap.bayesnet.relevance import Problem
-from margmap.circuit import FloatArray, IntArray, Name, Value
+from margmap.circuit import Circuit, FloatArray, IntArray, LongArray, Name, Value
 from margmap.errors import LimitError, QueryError
-from margmap.solve.result import TOLERANCE, Ranked, Result
+from margmap.solve.result import TOLERANCE, Limits, Ranked, Result, Stopped
 
 #: Tables up to this many entries in all are eliminated without a second thought; and what an entry takes.
 QUICK_ENTRIES = 1 << 21
@@ -61,22 +61,53 @@ def network_map(
     *,
     k: int,
     gap: float,
+    memory_limit: int | None = None,
     max_edges: int | None = None,
     **rest: Any,
 ) -> Result:
-    """What :func:`margmap.marginal_map` answers with for a network."""
+    """What :func:`margmap.marginal_map` answers with for a network.
+
+    Compiling and elimination count against the limits. As long as there is no circuit no state has a known probability:
+    a limit reached before is a :class:`LimitError`, and Ctrl-C before is a KeyboardInterrupt.
+    """
+    limits = Limits(time_limit, gap, memory_limit)
+    with limits.catching_interrupts(), limits.not_counting_compilation():
+        try:
+            return _solve(network, query, evidence, method, limits, k, gap, max_edges, rest)
+        except Stopped as stopped:
+            if stopped.status == "interrupted":
+                raise KeyboardInterrupt from None
+            what = f"time limit of {time_limit:g} s" if stopped.status == "time_limit" else "memory limit"
+            raise LimitError(
+                f"the {what} was reached before the network was compiled or its variables eliminated, "
+                "so there is no state yet: allow more"
+            ) from None
+
+
+def _solve(
+    network: Network,
+    query: Sequence[Name] | None,
+    evidence: Mapping[Name, Value] | None,
+    method: str,
+    limits: Limits,
+    k: int,
+    gap: float,
+    max_edges: int | None,
+    rest: Mapping[str, Any],
+) -> Result:
     from margmap.solve import marginal_map
 
-    begun = time.perf_counter()
+    begun = limits.clock()
     limit = MAX_EDGES if max_edges is None else max_edges
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise QueryError(f"max_edges={max_edges!r}: give a positive whole number")
     observed = network.observed(evidence)
     asked = network.asked(query, observed)
 
-    def watch(_done: int, _total: int) -> None:
-        if time_limit is not None and time.perf_counter() - begun > time_limit:
-            raise LimitError(f"the time limit of {time_limit:g} s passed before the network was compiled: allow more")
+    def eliminate(plan: Prediction) -> Result:
+        limits.allow(_bytes(plan, problem))
+        result = limits.run(lambda stop: _Elimination(problem, plan, asked, _watch(stop)).result(gap), wait=False)
+        return replace(result, seconds=limits.clock() - begun)
 
     if method == "elimination" and k > 1:
         raise QueryError("method 'elimination' finds one state only: for more use auto, which compiles a circuit")
@@ -85,14 +116,17 @@ def network_map(
     plan = fallback = None
     if method in ("auto", "elimination") and k == 1 and asked:
         problem = Problem(network, asked, observed)
-        free, first = plans(problem, set(asked))
+        limits.check()
+        # A tenth of the time may go into the search for good orders.
+        free, first = plans(problem, set(asked), seconds=(limits.deadline - begun) / 20)
+        limits.check()
         first = first or free
         room = first.entries <= MORE_ENTRIES * ENTRIES_PER_EDGE * limit and _bytes(first, problem) <= MAX_BYTES
         cheap = first.entries <= max(QUICK_ENTRIES, _FACTOR * free.entries)
         too_wide = free.entries > ENTRIES_PER_EDGE * limit
         if room and (cheap or too_wide or method == "elimination"):
             try:
-                return _Elimination(problem, first, asked, watch).result(begun, gap)
+                return eliminate(first)
             except RoundingError:
                 if method == "elimination" or first.entries > ENTRIES_PER_EDGE * limit:
                     raise
@@ -102,28 +136,44 @@ def network_map(
             raise LimitError(too_large(cheaper, limit, one_query=True))
         plan, fallback = free, first if room else None
     # Where elimination would be expensive, the frontier gets as long as it would take.
-    patience = time_limit
+    deadline = limits.deadline
     if fallback is not None:
-        patience = min(np.inf if time_limit is None else time_limit, 1.0 + SECONDS_PER_ENTRY * fallback.entries)
+        deadline = min(deadline, begun + 1.0 + SECONDS_PER_ENTRY * fallback.entries)
     elif not asked and not observed:
         names = list(network.names[:1])
+    if plan is not None:
+        limits.allow(plan.memory)
+
+    def compiling(stop: LongArray) -> Circuit:
+        return compile_network(network, names, evidence, max_edges=limit, on_progress=_watch(stop), plan=plan)
+
     try:
-        compiled = compile_network(network, names, evidence, max_edges=limit, on_progress=watch, plan=plan)
+        compiled = limits.run(compiling, wait=False)
     except LimitError:
-        if fallback is None or (time_limit is not None and time.perf_counter() - begun > time_limit):
+        if fallback is None:
             raise
-        return _Elimination(problem, fallback, asked, watch).result(begun, gap)
-    spent = time.perf_counter() - begun
-    left = None if patience is None else max(patience - spent, 1e-3)
+        return eliminate(fallback)
+    spent = limits.clock() - begun
+    left = None if deadline == np.inf else max(deadline - limits.clock(), 1e-3)
+    room = max(1, int(limits.memory_left())) if limits.holds_memory else None
     wanted = [network.names[column] for column in asked]
-    result = marginal_map(compiled, wanted, evidence, method, left, k=k, gap=gap, **rest)
+    result = marginal_map(compiled, wanted, evidence, method, left, k=k, gap=gap, memory_limit=room, **rest)
     if fallback is not None and result.status in ("time_limit", "memory_limit"):
-        try:
-            return _Elimination(problem, fallback, asked, watch).result(begun, gap)
-        except LimitError:  # no time left, or too many digits: what the frontier found still holds
-            pass
+        # With no time left, or too many digits, what the frontier found still holds.
+        with suppress(LimitError, Stopped):
+            return eliminate(fallback)
     details = {**result.details, "compiled": f"{compiled!r} in {spent:.3g} s"}
-    return replace(result, seconds=time.perf_counter() - begun, details=details)
+    return replace(result, seconds=limits.clock() - begun, details=details)
+
+
+def _watch(stop: LongArray) -> Callable[[int, int], None]:
+    """Called after every table: whoever waited for the work has given it up if the flag is set."""
+
+    def check(_done: int, _total: int) -> None:
+        if stop[0] != 0:
+            raise Stopped("interrupted")
+
+    return check
 
 
 def _bytes(plan: Prediction, problem: Problem) -> int:
@@ -144,7 +194,7 @@ class _Elimination:
         self.logs = log_tables(problem)
         self.rounding = 0.0
 
-    def result(self, begun: float, gap: float) -> Result:
+    def result(self, gap: float) -> Result:
         """The best state, scored once more on the tables with its values put in."""
         buckets, wanted = self.plan.buckets, set(self.asked)
         messages: dict[int, FloatArray] = {}
@@ -180,7 +230,7 @@ class _Elimination:
             log_conditional=log_prob - log_evidence,
             log_upper=log_upper,
             method="elimination",
-            seconds=time.perf_counter() - begun,
+            seconds=0.0,
             top=(Ranked(state, log_prob, log_prob - log_evidence),),
             details={"why": why, "width": self.plan.width, "entries": self.plan.entries, "order": self.plan.order},
         )

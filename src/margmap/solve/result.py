@@ -104,6 +104,11 @@ class Limits:
         if self.memory_left() < 0:
             raise Stopped("memory_limit")
 
+    @property
+    def holds_memory(self) -> bool:
+        """Whether a memory limit was asked for, so that the growth of the process is held against it."""
+        return self._most_resident is not None
+
     def memory_left(self) -> float:
         """Bytes that may still be taken; without a limit that was asked for, what the tables may grow to."""
         if self._most_resident is None:
@@ -143,29 +148,30 @@ class Limits:
         """The same limits with an earlier deadline; Ctrl-C reaches both."""
         return _Earlier(self, min(deadline, self.deadline))
 
-    def run(self, work: Callable[[LongArray], T], edges: int = QUICK_EDGES, room: int = 0) -> T:
+    def run(self, work: Callable[[LongArray], T], edges: int = QUICK_EDGES, room: int = 0, *, wait: bool = True) -> T:
         """Run compiled work in a thread; set the first of the two flags it is given when it is time to stop.
 
         The second is how much work it may do: no end. Compiled code lets go of Python's lock, so that this thread can
         watch the clock and Ctrl-C meanwhile. What the work returns when it is stopped is never seen: this raises
         :class:`Stopped`, also if it would need more ``room`` in bytes than is left. Work over few ``edges`` is done at
-        once.
+        once. With ``wait=False``, for work that is slow to look at its flag, its end is not waited for.
         """
         self.allow(room)
         if edges < QUICK_EDGES:
             return to_the_end(work, edges)
         self.check()
         stop = np.array([0, np.iinfo(np.int64).max])
-        with ThreadPoolExecutor(1) as pool:
+        pool = ThreadPoolExecutor(1)
+        try:
             future = pool.submit(work, stop)
-            try:
-                while True:
-                    try:
-                        return future.result(timeout=WATCH_SECONDS)
-                    except FutureTimeout:
-                        self.check()
-            finally:
-                stop[0] = 1
+            while True:
+                try:
+                    return future.result(timeout=WATCH_SECONDS)
+                except FutureTimeout:
+                    self.check()
+        finally:
+            stop[0] = 1
+            pool.shutdown(wait=wait)
 
     @contextmanager
     def catching_interrupts(self) -> Iterator[None]:
