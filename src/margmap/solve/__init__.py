@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from margmap.bayesnet.network import Network
-from margmap.circuit import Circuit, Name, Value
+from margmap.circuit import PRODUCT, Circuit, Name, Value
 from margmap.errors import LimitError, QueryError
 from margmap.queries import log_value
 from margmap.reduce import Reduced, heaviest_state, reduce_codes, resolve_query
@@ -26,8 +26,8 @@ Solver = Callable[..., Outcome]
 # On a circuit so large that rounding alone can amount to more than the tolerance, a finished search counts up to this.
 ROUNDED = 1e-8
 
-# What the last evaluation of the answer takes; solvers stop so much earlier.
-SECONDS_PER_EDGE = 4e-9
+# What an evaluation of the circuit takes, roughly; solvers stop so much earlier, since the answer is evaluated last.
+SECONDS_PER_EDGE, SECONDS_PER_LEAF = 4e-9, 6e-8
 
 # Past the time limit by this many seconds, the first query of a circuit of more edges than that is given up.
 GRACE, LARGE = 0.1, 5_000_000
@@ -98,7 +98,7 @@ def _solve(
     _prepare(circuit, limits)
     columns = resolve_query(circuit, query, evidence)
     codes, reals = circuit.evidence_codes(evidence)
-    limits.reserve(SECONDS_PER_EDGE * circuit.num_edges * k)
+    limits.reserve((k + 1) * _seconds_of_a_pass(circuit))
     outcome, rounding, dropped = (
         Outcome([np.zeros(0, dtype=np.int32)], -np.inf, "optimal"),
         circuit.scaled.rounding,
@@ -146,6 +146,10 @@ def _solve(
         top=tuple(top),
         details=outcome.details,
     )
+
+
+def _seconds_of_a_pass(circuit: Circuit) -> float:
+    return SECONDS_PER_EDGE * circuit.num_edges + SECONDS_PER_LEAF * int(np.count_nonzero(circuit.kind < PRODUCT))
 
 
 def _prepare(circuit: Circuit, limits: Limits) -> None:
