@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
 
-from margmap.bench.figure import Axis, Plot, Series
+from margmap.bench.figure import Axis, Plot, Series, short
 from margmap.bench.records import Run
 
 #: Two proven optima of an instance that differ by more nats than this contradict each other.
@@ -104,6 +104,8 @@ class Study:
         self.labels = wanted + [label for label in seen if label not in wanted]
         #: None if no run has this label.
         self.reference = reference if reference in seen else None
+        #: The reference first, so that it looks the same in every report.
+        self.style = {label: at for at, label in enumerate(sorted(self.labels, key=lambda one: one != self.reference))}
         self.groups = sorted({run.proportions for run in self.runs})
         self.size = self._largest("edges")
         self.variables = self._largest("variables")
@@ -260,7 +262,7 @@ def conflict_table(found: Agreement) -> Table:
     rows = [
         [
             _named(one.dataset),
-            Cell(f"{one.instances} #{one.instance}", f"{one.instances} {one.instance:06d}"),
+            _place(one),
             _named(one.label),
             _named(other.label),
             Cell(why, why),
@@ -277,7 +279,7 @@ def failure_table(study: Study) -> Table | None:
     rows = [
         [
             _named(run.dataset),
-            Cell(f"{run.instances} #{run.instance}", f"{run.instances} {run.instance:06d}"),
+            _place(run),
             _named(run.label),
             _named(run.status),
             _named(run.error or "–"),
@@ -296,21 +298,19 @@ def cactus(study: Study) -> tuple[Plot, Table]:
         for label in study.labels
     }
     last = max((run.counted for run in study.runs), default=1.0)
-    for style, label in enumerate(study.labels):
-        times = solved[label]
+    for label in study.labels:
+        times, style = solved[label], study.style[label]
         points = [(seconds, float(n)) for n, seconds in enumerate(times, 1)]
         if points and last > times[-1]:
             points.append((last, points[-1][1]))
         series.append(Series(label, points, style, style, step=True))
         counts.append(f"{label} {len(times)}")
     words = f"How many of the {total} instances each method solved within a time. At the end: {', '.join(counts)}."
-    plot = Plot(
-        "cactus", "Instances solved against time", words, Axis("seconds", log=True), Axis("instances solved"), series
-    )
+    plot = Plot("cactus", "Cactus plot", words, Axis("seconds", log=True), Axis("instances solved"), series)
     marks = [10.0**power for power in range(-3, 5) if 10.0**power < last] + [last]
     columns = [Column("within seconds"), *(Column(label) for label in study.labels)]
     rows = [
-        [Cell(rounded(mark), mark), *(_count(sum(t <= mark for t in solved[label])) for label in study.labels)]
+        [Cell(short(mark), mark), *(_count(sum(t <= mark for t in solved[label])) for label in study.labels)]
         for mark in marks
     ]
     return plot, Table("cactus-data", "Instances solved within a time", columns, rows)
@@ -336,7 +336,6 @@ def example_of(study: Study, dataset: str | None = None, instance: int | None = 
 
 def trace_plots(study: Study, example: Example) -> list[tuple[Plot, Table]]:
     """Figure 2: both bounds, and the size of the circuit, after pruning and after splitting in each iteration."""
-    style = {label: at for at, label in enumerate(study.labels)}
     where = f"{example.dataset}, instance {example.instance} ({proportions_text(example.proportions)})"
     bounds: list[Series] = []
     sizes: list[Series] = []
@@ -344,7 +343,7 @@ def trace_plots(study: Study, example: Example) -> list[tuple[Plot, Table]]:
     rows: list[list[Cell]] = []
     for run in example.runs:
         steps = _steps(run)
-        at = style[run.label]
+        at = study.style[run.label]
         for column, name, dash in ((1, "upper", 0), (2, "lower", 2)):
             points = [(step[0], step[column]) for step in steps if math.isfinite(step[column])]
             bounds.append(Series(f"{run.label}, {name}", _thinned(points, _MOST_POINTS), at, dash))
@@ -461,6 +460,10 @@ def _faster(found: Faster | None) -> list[Cell]:
     if found is None:
         return [Cell("–")]
     return [Cell(found.text, found.ratio, f"({found.next_best})")]
+
+
+def _place(run: Run) -> Cell:
+    return Cell(run.place, f"{run.instances} {run.instance:06d}")
 
 
 def _named(text: str) -> Cell:

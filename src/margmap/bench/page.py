@@ -81,7 +81,7 @@ def _figure(figure: Figure) -> Iterator[str]:
 def _table(table: Table) -> Iterator[str]:
     tall = " tall" if len(table.rows) > _TALL else ""
     yield f'<div class="scroll{tall}" tabindex="0" role="region" aria-label="{escape(table.caption)}">'
-    yield f'<table id="{table.name}"><caption>{escape(table.caption)}</caption><thead><tr>'
+    yield f'<table id="{table.name}"><caption><span>{escape(table.caption)}</span></caption><thead><tr>'
     yield "".join(f'<th scope="col"{_number(column)}>{escape(column.text)}</th>' for column in table.columns)
     yield "</tr></thead><tbody>"
     for row in table.rows:

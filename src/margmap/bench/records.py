@@ -6,7 +6,7 @@ import json
 import math
 import os
 from collections.abc import Iterable, Mapping
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from margmap.errors import FormatError
@@ -42,6 +42,11 @@ class Run(NamedTuple):
     def key(self) -> tuple[str, int]:
         """The instance: its file and its number there."""
         return self.instances, self.instance
+
+    @property
+    def place(self) -> str:
+        """The instance for people: the name of its file, without its folder, and its number there."""
+        return f"{PurePath(self.instances).name} #{self.instance}"
 
     @property
     def solved(self) -> bool:

@@ -100,7 +100,7 @@ def report(
         len(study.runs),
         len(study.by_instance),
         {label: (sum(ones), len(ones)) for label, ones in solved.items()},
-        [f"{one.dataset} {one.instances} #{one.instance}: {why}" for one, _, why in found.conflicts],
+        [f"{one.dataset}, {one.place}: {why}" for one, _, why in found.conflicts],
         sum(run.status in ("failed", "killed") for run in study.runs),
         loaded.torn,
     )
@@ -137,9 +137,9 @@ def _summary(study: Study, found: Agreement, tolerance: float) -> list[Block]:
         middle, least, most = (f([one.ratio for one in ratios]) for f in (statistics.median, min, max))
         blocks.append(
             Text(
-                f"{study.reference} is faster than every other method on {first} of {len(ratios)} datasets. Compared "
-                f"with the next best on each it is {rounded(middle)} times as fast in the median, {rounded(least)} "
-                f"times at least and {rounded(most)} times at most, where an unsolved run counts as its time limit."
+                f"{study.reference} is faster than every other method on {first} of {len(ratios)} datasets. It is "
+                f"{rounded(least)} to {rounded(most)} times as fast as the next best on each, {rounded(middle)} times "
+                "in the median, where an unsolved run counts as its time limit."
             )
         )
     failed = sum(run.status in ("failed", "killed") for run in study.runs)
@@ -171,7 +171,7 @@ def _times(study: Study) -> list[Block]:
 
 
 def _figures(study: Study, dataset: str | None, instance: int | None) -> list[Section]:
-    sections = [Section("cactus-section", "Solved against time", [Figure(*analysis.cactus(study))])]
+    sections = [Section("cactus-section", "Instances solved against time", [Figure(*analysis.cactus(study))])]
     example = analysis.example_of(study, dataset, instance)
     if example is not None:
         (bounds, data), (sizes, _) = analysis.trace_plots(study, example)
