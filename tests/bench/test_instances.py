@@ -162,6 +162,7 @@ GOOD = {"query": ["a"], "evidence": {"b": 1}, "proportions": [0.5, 0.3, 0.2], "e
     [
         ("{", "line 1.*not JSON"),
         ("[" * 100_000, "not a file of instances"),
+        ('{"model": "x", "model": "y"}', "'model' is given twice"),
         ([], "not a file of instances"),
         ({"dataset": "x", "instances": [GOOD]}, '"model"'),
         ({"model": "x", "instances": [GOOD]}, '"dataset"'),

@@ -152,12 +152,18 @@ def test_tips_and_lines_that_can_be_hidden(browser):
         const svg = document.querySelector('#figure-cactus .canvas svg').viewBox.baseVal;
         return [mark.x + 4 - svg.width / 2, mark.y + mark.height - 4 - svg.height / 2]"""
     )
+    hidden = "return document.querySelector('#figure-cactus .tip').hidden"
+    assert browser.run(hidden)
     browser.hover(canvas, *place)
     tip = browser.run(
         "const tip = document.querySelector('#figure-cactus .tip'); return tip.hidden ? '' : tip.innerText"
     )
     assert "seconds: " in tip
     assert "instances solved: 1" in tip
+    browser.keys(canvas, "+0")
+    assert browser.run(hidden)
+    browser.drag(canvas, place, kind="touch")
+    assert not browser.run(hidden)
     lines = "return document.querySelectorAll('#figure-cactus .canvas path.line').length"
     assert browser.run(lines) == 3
     browser.click("#figure-cactus .legend button:nth-child(2)")

@@ -202,7 +202,7 @@ def test_figure_2_of_plain_traces_and_of_strange_ones():
     trace = [
         {"iteration": 1, "log_upper": -1.0, "log_lower": "-inf", "edges": 10_000},
         {"iteration": 2, "log_upper": None, "log_lower": -3.0, "edges": 100},
-        {"log_upper": "what", "log_lower": -2.0},
+        {"log_upper": "what", "log_lower": -2.0, "edges": "inf"},
     ]
     found = study(record(trace=trace))
     (bounds, _), (sizes, _) = analysis.trace_plots(found, analysis.example_of(found))
@@ -297,6 +297,7 @@ def test_one_run_of_one_method_is_enough_for_a_report(tmp_path):
             record(),
             unsolved(),
             record(seconds=0.0),
+            record(seconds="inf", wall_seconds="inf", time_limit="inf", status="interrupted"),
             record(status="killed", log_prob=None, log_upper=None, seconds=None, wall_seconds=None, edges=None),
             record(label="other"),
             record(trace=[{"iteration": 1, "log_upper": None, "log_lower": None, "edges": None}]),

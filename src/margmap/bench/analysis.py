@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
 
-from margmap.bench.figure import Axis, Plot, Series, short
+from margmap.bench.figure import STYLES, Axis, Plot, Series, short
 from margmap.bench.records import Run
 
 #: Two proven optima of an instance that differ by more nats than this contradict each other.
@@ -303,7 +303,7 @@ def cactus(study: Study) -> tuple[Plot, Table]:
         points = [(seconds, float(n)) for n, seconds in enumerate(times, 1)]
         if points and last > times[-1]:
             points.append((last, points[-1][1]))
-        series.append(Series(label, points, style, style, step=True))
+        series.append(Series(label, points, style, style + style // STYLES, step=True))
         counts.append(f"{label} {len(times)}")
     words = f"How many of the {total} instances each method solved within a time. At the end: {', '.join(counts)}."
     plot = Plot("cactus", "Cactus plot", words, Axis("seconds", log=True), Axis("instances solved"), series)
@@ -347,7 +347,9 @@ def trace_plots(study: Study, example: Example) -> list[tuple[Plot, Table]]:
         for column, name, dash in ((1, "upper", 0), (2, "lower", 2)):
             points = [(step[0], step[column]) for step in steps if math.isfinite(step[column])]
             bounds.append(Series(f"{run.label}, {name}", _thinned(points, _MOST_POINTS), at, dash))
-        sizes.append(Series(run.label, _thinned([(step[0], step[3]) for step in steps], _MOST_POINTS), at, at))
+        sizes.append(
+            Series(run.label, _thinned([(step[0], step[3]) for step in steps], _MOST_POINTS), at, at + at // STYLES)
+        )
         how = "until the bounds met" if run.solved else f"and stopped ({run.status.replace('_', ' ')})"
         first, most, last = steps[0][3], max(step[3] for step in steps), steps[-1][3]
         ends = f"from {first:,.0f} edges, at most {most:,.0f}, at the end {last:,.0f}"
@@ -433,7 +435,7 @@ def _steps(run: Run) -> list[tuple[float, float, float, float]]:
                 steps.append((begin + half, upper, lower, edges))
         else:
             steps.append((begin, number(row, "log_upper"), number(row, "log_lower"), number(row, "edges")))
-    return [(x, upper, lower, 0.0 if math.isnan(edges) else edges) for x, upper, lower, edges in steps]
+    return [(x, upper, lower, edges if math.isfinite(edges) else 0.0) for x, upper, lower, edges in steps]
 
 
 def _thinned(points: list[Any], most: int) -> list[Any]:

@@ -327,12 +327,15 @@
         this.pointers.set(event.pointerId, this.where(event));
         canvas.setPointerCapture(event.pointerId);
         this.begin = event.pointerType === "mouse" && !event.shiftKey ? this.where(event) : undefined;
+        if (event.pointerType !== "mouse") this.pointAt(this.where(event));
       });
       canvas.addEventListener("pointermove", (event) => this.moved(event));
       const end = (event) => this.ended(event);
       canvas.addEventListener("pointerup", end);
       canvas.addEventListener("pointercancel", end);
-      canvas.addEventListener("pointerleave", () => this.pointAt(undefined));
+      canvas.addEventListener("pointerleave", (event) => {
+        if (event.pointerType === "mouse") this.pointAt(undefined);
+      });
     }
 
     moved(event) {

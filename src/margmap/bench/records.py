@@ -129,9 +129,13 @@ def _run(data: Any, path: object, line: int) -> Run:
             raise FormatError(f'not the record of a run: "{field}" must be a number', path=path, line=line) from None
         return None if math.isnan(given) else given
 
-    def whole(field: str) -> int | None:
+    def finite(field: str) -> float | None:
         value = number(field)
-        return None if value is None or math.isinf(value) else int(value)
+        return None if value is None or math.isinf(value) else value
+
+    def whole(field: str) -> int | None:
+        value = finite(field)
+        return None if value is None else int(value)
 
     def text(field: str) -> str:
         value = data.get(field)
@@ -153,14 +157,14 @@ def _run(data: Any, path: object, line: int) -> Run:
         options=options if isinstance(options, Mapping) else {"options": options},
         edges=whole("edges"),
         variables=whole("variables"),
-        time_limit=number("time_limit"),
+        time_limit=finite("time_limit"),
         memory_limit=whole("memory_limit"),
         error=text("error") or None,
         log_prob=number("log_prob"),
         log_upper=number("log_upper"),
         gap=number("gap"),
-        seconds=number("seconds"),
-        wall_seconds=number("wall_seconds"),
+        seconds=finite("seconds"),
+        wall_seconds=finite("wall_seconds"),
         peak_bytes=whole("peak_bytes"),
         trace=trace,
         margmap=text("margmap"),
