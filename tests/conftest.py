@@ -19,3 +19,13 @@ def shared():
     if not path.is_dir():
         pytest.skip(f"no shared data at {path}")
     return path
+
+
+@pytest.fixture(scope="session")
+def dask_cluster():
+    """The executor of a local Dask cluster with two workers."""
+    pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+    from margmap.executors import open_executor
+
+    with open_executor(2, "local") as executor:
+        yield executor

@@ -301,7 +301,8 @@ class _Batch:
         if self.stopped:
             return
         here = isinstance(self.executor, _Here)
-        most = 1 if here else CHUNKS_PER_WORKER * self.count_workers()
+        # One for each worker until the first is back: none of them has the job yet, and it goes with each that asks.
+        most = 1 if here else self.count_workers() * (CHUNKS_PER_WORKER if self.seconds_per_row is not None else 1)
         while len(self.under_way) < most:
             if self.again:
                 self.send([self.again.popleft()])

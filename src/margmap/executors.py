@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import signal
 import socket
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future, ProcessPoolExecutor
@@ -26,9 +26,6 @@ T = TypeVar("T")
 
 #: Seconds to wait for a Dask scheduler to answer.
 CONNECT_SECONDS = 10
-
-#: What libraries look at before they start threads of their own; a worker is one thread.
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @contextmanager
@@ -116,31 +113,23 @@ class Processes(Executor):
                 process.terminate()
 
     def _start(self) -> None:
-        # Not "fork": it would copy this process with the locks of its threads as they happen to be.
-        self._pool = ProcessPoolExecutor(self._max_workers, multiprocessing.get_context("spawn"), _begin)
+        # Never "fork": it would copy this process with the locks of its threads as they happen to be. A fork server is
+        # a process without threads that has imported what workers need, so that a new one is there at once.
+        context = multiprocessing.get_context("forkserver" if sys.platform == "linux" else "spawn")
+        if sys.platform == "linux":
+            context.set_forkserver_preload(["margmap._worker", "margmap.batch"])
+        self._pool = ProcessPoolExecutor(self._max_workers, context, _begin)
         self._hello = self._pool.submit(_hello)
+
+
+def _begin() -> None:
+    from margmap import _worker  # only here: it changes the process it is imported in
+
+    _worker.begin()
 
 
 def _hello() -> None:
     """The first call of every pool: if even this fails, it is not the work that breaks it."""
-
-
-def _begin() -> None:
-    """What a new process does first: one thread, no Ctrl-C of its own, no life after its parent's."""
-    for name in _THREADS:
-        os.environ.setdefault(name, "1")
-    if hasattr(signal, "pthread_sigmask"):  # blocked, not ignored: solvers set a handler of their own
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    else:
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
-
-
-def _end_with(parent: Any) -> None:
-    parent.join()
-    os._exit(1)
 
 
 @contextmanager
