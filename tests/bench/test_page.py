@@ -23,7 +23,7 @@ def page(tmp_path_factory):
             records.append(record(dataset, instance, "frontier", seconds=fast))
     records.append(record("two", 3, "brute", "time_limit", log_prob=None, log_upper=None, seconds=60.0))
     folder = tmp_path_factory.mktemp("report")
-    return report(records, folder, commands=["margmap " + "x" * 500], title=HOSTILE).files[1]
+    return report(records, folder, commands=["margmap " + "x" * 500], title=HOSTILE).written[1]
 
 
 @pytest.fixture(scope="module")

@@ -136,9 +136,9 @@ def test_contradictions_are_found(second, message, tmp_path):
     conflicts = analysis.agreement(study(*runs)).conflicts
     assert [message in conflict.why for conflict in conflicts] == ([True] if message else [])
     answer = report(runs, tmp_path)
-    page, text = ((tmp_path / name).read_text() for name in ("report.html", "report.md"))
+    page, text = ((tmp_path / name).read_text() for name in ("index.html", "report.md"))
     if message:
-        assert len(answer.conflicts) == 1
+        assert answer.disagreements == len(answer.conflicts) == 1
         assert page.count('<p class="bad" role="alert">Error: 1 pairs of runs contradict') == 2
         assert message in text.replace("\\", "")
         assert "no disagreement" not in page + text
@@ -239,10 +239,15 @@ def test_a_report_from_a_file_that_was_cut_off(tmp_path, solved):
     answer = report(path, tmp_path / "deep" / "out", title="T", commands=["margmap bench run `x`"], date="today")
     assert (answer.runs, answer.instances, answer.torn, answer.failures) == (24, 8, 1, 0)
     assert answer.solved == dict.fromkeys(LABELS, (8, 8))
-    assert [path.name for path in answer.files] == ["report.md", "report.html", "cactus.svg", "bounds.svg", "sizes.svg"]
-    assert sorted(answer.files) == sorted((tmp_path / "deep" / "out").iterdir())
-    assert json.loads(json.dumps(answer.to_dict()))["runs"] == 24
-    text = answer.files[0].read_text()
+    assert [path.name for path in answer.written] == [
+        "report.md",
+        "index.html",
+        "cactus.svg",
+        "bounds.svg",
+        "sizes.svg",
+    ]
+    assert sorted(answer.written) == sorted((tmp_path / "deep" / "out").iterdir())
+    text = answer.written[0].read_text()
     assert text.startswith("# T\n\ntoday. 24 runs: 3 methods, 8 instances, 2 datasets.\n")
     assert "1 lines of the file were cut off" in text
     assert "```sh\nmargmap bench run `x`\n```" in text
@@ -287,6 +292,7 @@ def test_files_without_runs_and_requests_that_do_not_fit(tmp_path):
         report([], tmp_path / "out")
     with pytest.raises(QueryError, match="no run has the label 'zzz': choose one of frontier"):
         report([record()], tmp_path / "out", reference="zzz")
+    assert "imes faster" not in report([record(label="x")], tmp_path / "out").written[0].read_text()
     with pytest.raises(QueryError, match="no run is on the dataset 'zzz'"):
         report([record()], tmp_path / "out", example="zzz")
 
@@ -306,8 +312,8 @@ def test_one_run_of_one_method_is_enough_for_a_report(tmp_path):
     ):
         answer = report([one], tmp_path / str(number), example="a")
         assert answer.runs == 1
-        assert ("no figure of iterations" in answer.files[0].read_text()) == (one["trace"] is None)
-        for path in answer.files[2:]:
+        assert ("no figure of iterations" in answer.written[0].read_text()) == (one["trace"] is None)
+        for path in answer.written[2:]:
             ET.parse(path)
 
 
@@ -336,12 +342,12 @@ def test_hostile_names_stay_text(tmp_path):
         record(HOSTILE, label="y", status="failed", **given),
     ]
     answer = report(runs, tmp_path, title=HOSTILE, commands=[HOSTILE, "````"])
-    page = Reader((tmp_path / "report.html").read_text())
+    page = Reader((tmp_path / "index.html").read_text())
     assert page.tags.count("script") == 2
     assert "img" not in page.tags
     assert not [name for name, _ in page.attributes if name.startswith("on")]
     assert sum(HOSTILE in word for word in page.words) > 10
-    for path in answer.files[2:]:
+    for path in answer.written[2:]:
         assert HOSTILE.split("\n")[0] in "".join(ET.parse(path).getroot().itertext())
     text = (tmp_path / "report.md").read_text()
     fence = text.index("`````sh\n")

@@ -28,35 +28,40 @@ from margmap.bench.page import page_lines
 from margmap.bench.records import Records, read_records, runs_of
 from margmap.errors import FormatError, QueryError
 
-MARKDOWN, PAGE = "report.md", "report.html"
+MARKDOWN, PAGE = "report.md", "index.html"
+
+
+#: The label that is compared with the others unless another is named.
+REFERENCE = "frontier"
 
 
 class Report(NamedTuple):
     """What was written, and what a caller may want to know without reading it."""
 
     #: Markdown, page and figures.
-    files: list[Path]
+    written: list[Path]
     runs: int
     instances: int
     #: For each method how many of its runs were solved, and how many there are.
     solved: dict[str, tuple[int, int]]
-    #: Pairs of runs that contradict each other: there must be none.
+    #: Pairs of runs that contradict each other, in words: there must be none.
     conflicts: list[str]
     #: Runs that failed or were killed.
     failures: int
     #: Lines of the file that were no records.
     torn: int
 
-    def to_dict(self) -> dict[str, Any]:
-        """Plain values, for the command line's JSON."""
-        return {**self._asdict(), "files": [str(path) for path in self.files]}
+    @property
+    def disagreements(self) -> int:
+        """How many pairs of runs contradict each other."""
+        return len(self.conflicts)
 
 
 def report(
     records: str | os.PathLike[str] | Iterable[Mapping[str, Any]],
     folder: str | os.PathLike[str],
     *,
-    reference: str | None = None,
+    reference: str = REFERENCE,
     title: str = "Marginal MAP benchmark",
     labels: Sequence[str] | None = None,
     example: str | None = None,
@@ -65,17 +70,18 @@ def report(
     date: str | None = None,
     tolerance: float = analysis.TOLERANCE,
 ) -> Report:
-    """Write ``report.md``, ``report.html`` and the figures into a folder, which is made if it is not there.
+    """Write ``report.md``, ``index.html`` and the figures into a folder, which is made if it is not there.
 
     ``records`` is a file of ``margmap bench run``, or records in memory. ``reference`` is the label that is compared
-    with the next best of the others (``frontier`` if there is one). ``labels`` gives the order of the methods,
-    ``example`` and ``example_instance`` the dataset and the instance of Figure 2, ``commands`` command lines to show.
+    with the next best of the others; if it is ``frontier`` and there is no such run, nothing is. ``labels`` gives the
+    order of the methods, ``example`` and ``example_instance`` the dataset and the instance of Figure 2, ``commands``
+    command lines to show.
     """
     loaded = read_records(records) if isinstance(records, (str, os.PathLike)) else Records(runs_of(records), 0)
     if not loaded.runs:
         raise QueryError("there are no runs to report")
-    study = Study(loaded.runs, reference or "frontier", labels)
-    if reference is not None and study.reference is None:
+    study = Study(loaded.runs, reference, labels)
+    if study.reference is None and reference != REFERENCE:
         raise QueryError(f"no run has the label {reference!r}: choose one of {', '.join(study.labels)}")
     if example is not None and example not in study.datasets:
         raise QueryError(f"no run is on the dataset {example!r}: choose one of {', '.join(study.datasets)}")
