@@ -155,9 +155,9 @@ def _solve(
         return eliminate(fallback)
     spent = limits.clock() - begun
     left = None if deadline == np.inf else max(deadline - limits.clock(), 1e-3)
-    room = max(1, int(limits.memory_left())) if limits.holds_memory else None
+    memory = max(1, int(limits.memory_left())) if limits.holds_memory else None
     wanted = [network.names[column] for column in asked]
-    result = marginal_map(compiled, wanted, evidence, method, left, k=k, gap=gap, memory_limit=room, **rest)
+    result = marginal_map(compiled, wanted, evidence, method, left, k=k, gap=gap, memory_limit=memory, **rest)
     if fallback is not None and result.status in ("time_limit", "memory_limit"):
         # With no time left, or too many digits, what the frontier found still holds.
         with suppress(LimitError, Stopped):

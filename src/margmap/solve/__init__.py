@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Executor
 from importlib import import_module
 from numbers import Real
 from typing import Any
@@ -45,6 +46,10 @@ METHODS: dict[str, str] = {
 }
 
 
+#: The methods that can share one query out over many cores.
+SHARED = ("auto", "frontier", "branch")
+
+
 def marginal_map(
     circuit: Circuit | Network,
     query: Sequence[Name] | None,
@@ -55,6 +60,8 @@ def marginal_map(
     k: int = 1,
     gap: float = TOLERANCE,
     memory_limit: int | None = None,
+    jobs: int = 1,
+    executor: Executor | None = None,
     **options: Any,
 ) -> Result:
     """The most likely state of ``query`` given ``evidence``, all other variables summed out, and the proof.
@@ -68,20 +75,30 @@ def marginal_map(
 
     A :class:`~margmap.bayesnet.network.Network` in place of the circuit is compiled for this query first, within
     ``max_edges``, or solved by ``elimination`` without a circuit where its hidden variables can be summed out first.
+
+    ``jobs`` is for one hard query: past the first second it is shared out over so many processes of this machine, or
+    over the workers of ``executor``, anything with the interface of :mod:`concurrent.futures`. The answer is as proven
+    as on one core.
     """
     begun = time.perf_counter()
-    check_limits(time_limit, k, gap, memory_limit)
+    check_limits(time_limit, k, gap, memory_limit, jobs)
     if isinstance(circuit, Network):
         from margmap.bayesnet.solve import network_map
 
         if method != "elimination":
             check_method(method, k, {name: x for name, x in options.items() if name != "max_edges"})
-        given = {"k": k, "gap": gap, "memory_limit": memory_limit, **options}
+        given = {"k": k, "gap": gap, "memory_limit": memory_limit, "jobs": jobs, "executor": executor, **options}
         return network_map(circuit, query, evidence, method, time_limit, **given)
     limits = Limits(time_limit, gap, memory_limit)
     check_method(method, k, options)
+    shared = (jobs, executor) if jobs > 1 or executor is not None else None
+    if shared and (k > 1 or options or method not in SHARED):
+        raise QueryError(
+            f"one query on many cores is for {', '.join(SHARED)} without options, and for one state: "
+            "leave jobs and executor out"
+        )
     with limits.catching_interrupts(), limits.not_counting_compilation():
-        return _solve(circuit, query, evidence or {}, method, limits, k, options, begun)
+        return _solve(circuit, query, evidence or {}, method, limits, k, shared, options, begun)
 
 
 def _solve(
@@ -91,6 +108,7 @@ def _solve(
     name: str,
     limits: Limits,
     k: int,
+    shared: tuple[int, Executor | None] | None,
     options: Mapping[str, Any],
     begun: float,
 ) -> Result:
@@ -108,7 +126,11 @@ def _solve(
     try:
         reduced = reduce_codes(circuit, columns, codes, reals, limits.run)
         log_evidence, dropped = reduced.log_scale, reduced.dropped
-        if columns:
+        if columns and shared:
+            from margmap.solve import parallel
+
+            name, outcome = parallel.solve(reduced, limits, name, *shared)
+        elif columns:
             name, outcome = _run(name, reduced, limits, k, options)
     except Stopped as stopped:
         outcome = Outcome([], 0.0, stopped.status)
@@ -164,7 +186,7 @@ def _prepare(circuit: Circuit, limits: Limits) -> None:
 
 
 def check_limits(
-    time_limit: float | None = None, k: int = 1, gap: float = TOLERANCE, memory_limit: int | None = None
+    time_limit: float | None = None, k: int = 1, gap: float = TOLERANCE, memory_limit: int | None = None, jobs: int = 1
 ) -> None:
     """Refuse limits that cannot be meant, and numbers of states."""
     if time_limit is not None and not (_is_real(time_limit) and time_limit > 0):
@@ -175,6 +197,8 @@ def check_limits(
         raise QueryError(f"memory_limit={memory_limit!r}: give a positive number of bytes, or None")
     if isinstance(k, bool) or not isinstance(k, int) or k < 1:
         raise QueryError(f"k={k!r}: give the number of states to find, at least 1")
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+        raise QueryError(f"jobs={jobs!r}: give the number of processes, at least 1")
 
 
 def check_method(method: str, k: int, options: Mapping[str, Any]) -> None:

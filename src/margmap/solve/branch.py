@@ -37,12 +37,25 @@ PROMISING = 1.0
 WORTHWHILE = 0.05
 
 
+class Open(NamedTuple):
+    """What a search that was stopped has left: states with these values (by variable), and a bound on them."""
+
+    fixed: tuple[tuple[int, int], ...]
+    log_upper: float
+
+
 class Found(NamedTuple):
     """The best state of a subproblem, if any beats the threshold it was given, and a bound on all of its states."""
 
     state: IntArray | None
     log_value: float
     log_upper: float
+    #: If the search was stopped: all states that may be better than the best one are in one of these.
+    left: tuple[Open, ...] = ()
+
+    def stopped(self, log_upper: float) -> Found:
+        """The same if nothing is known of the states that are left but a bound."""
+        return self._replace(log_upper=log_upper, left=(Open((), log_upper),))
 
 
 class _Problem(NamedTuple):
@@ -165,8 +178,10 @@ class Search:
                     threshold = max(threshold, best.log_value)
                 if log_upper <= threshold + slack:
                     return best._replace(log_upper=threshold + slack)
-                if self._stopped() or not undecided(view.supports, self._cardinality.size).any():
+                if not undecided(view.supports, self._cardinality.size).any():
                     return best._replace(log_upper=log_upper)
+                if self._stopped():
+                    return best.stopped(log_upper)
                 if view.flat.kind[-1] == PRODUCT:
                     return (yield from self._factors(view, best, threshold, slack))
                 edges = view.flat.num_edges
@@ -178,7 +193,7 @@ class Search:
                 view = smaller
         except Stopped as stop:  # in the middle of a step: what was known before it
             self._status = stop.status
-            return best._replace(log_upper=max(log_upper, threshold + slack))
+            return best.stopped(max(log_upper, threshold + slack))
 
     def _view(self, flat: Flat, log_factor: float) -> View:
         """The circuit regrouped and bounded."""
@@ -229,7 +244,7 @@ class Search:
             mine = slack * sizes[i] / sum(sizes)
             found = yield _Problem(part, threshold - around, mine, float(log_bound[i]) - log_factor)
             if self._status != "optimal":
-                return best._replace(log_upper=max(around + found.log_upper, threshold + slack))
+                return best.stopped(max(around + found.log_upper, threshold + slack))
             if found.state is None:
                 return best._replace(log_upper=threshold + slack)
             own = part.var[part.var >= 0]
@@ -245,7 +260,7 @@ class Search:
         floor = floor_of(threshold + slack - view.log_upper)
         variable = choose_by_bounds(relative, self._cardinality, asked, floor)
         values = [x for x in np.argsort(-relative[variable]) if relative[variable, x] > 0]
-        log_upper = -np.inf
+        left: list[Open] = []
         for i, x in enumerate(values):
             if log_bounds[variable, x] <= threshold + slack:
                 break
@@ -254,7 +269,7 @@ class Search:
                 flat, log_factor = rebuild(view.flat, keep, self._limits.run)
             except Stopped as stop:
                 self._status = stop.status
-                log_upper = float(log_bounds[variable, x])  # the values to come have none that is larger
+                left = [Open(((variable, int(y)),), float(log_bounds[variable, y])) for y in values[i:]]
                 break
             log_factor += view.log_factor
             log_bound = float(log_bounds[variable, x]) - log_factor
@@ -263,10 +278,13 @@ class Search:
                 threshold = found.log_value + log_factor
                 best = Found(found.state, threshold, threshold)
             if self._status != "optimal":
-                open_values = log_bounds[variable, values[i + 1 :]].tolist()
-                log_upper = max(found.log_upper + log_factor, *open_values, -np.inf)
+                here = (variable, int(x))
+                left = [Open((here, *inner.fixed), inner.log_upper + log_factor) for inner in found.left]
+                left += [Open(((variable, int(y)),), float(log_bounds[variable, y])) for y in values[i + 1 :]]
                 break
-        return best._replace(log_upper=max(log_upper, threshold + slack))
+        left = [part for part in left if part.log_upper > threshold + slack]
+        log_upper = max((part.log_upper for part in left), default=-np.inf)
+        return best._replace(log_upper=max(log_upper, threshold + slack), left=tuple(left))
 
     def _stopped(self) -> bool:
         try:

@@ -32,16 +32,19 @@ BRANCH_FROM = 4096
 QUICK_WORK = 10_000_000
 
 
+NOT_STRUCTURED = (
+    "method 'frontier' needs a structured-decomposable circuit, and two scopes of this one cross: "
+    "use method='branch', or 'auto', which chooses"
+)
+
+
 def solve(
     reduced: Reduced, limits: Limits, *, k: int = 1, width: int = FIRST_WIDTH, max_width: int | None = None
 ) -> Outcome:
     """Sweeps with frontiers of ``width``, then wider ones, until the ``k`` best states are proven."""
     planned = make_plan(reduced.flat, reduced.cardinality.size, limits.run, limits.check)
     if planned is None:
-        raise StructureError(
-            "method 'frontier' needs a structured-decomposable circuit, and two scopes of this one cross: "
-            "use method='branch', or 'auto', which chooses"
-        )
+        raise StructureError(NOT_STRUCTURED)
     return solve_planned(reduced, limits, *planned, k=k, width=width, max_width=max_width)
 
 
