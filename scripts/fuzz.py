@@ -15,13 +15,14 @@ import argparse
 import json
 import os
 import random
+import re
 import resource
 import signal
-import subprocess
 import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -44,73 +45,103 @@ def main() -> int:
     parser.add_argument("--memory", type=int, default=2048, metavar="MIB", help="the process may grow by so much")
     parser.add_argument("--use", type=int, default=50, metavar="K", help="use every K-th accepted value; 0: none")
     parser.add_argument("--crashes", type=Path, default=Path("crashes"), metavar="DIR")
+    parser.add_argument(
+        "--rounds", type=int, default=1, help="take turns: the readers get their inputs in so many parts"
+    )
     parser.add_argument("--guided", action="store_true", help="guided by coverage, with atheris")
-    parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     sys.path.insert(0, str(FOLDER / "tests" / "fuzz"))
-    if options.worker:
-        (_guided if options.guided else _plain)(options)
-        return 0
-    from fuzzing import READERS
-
     options.crashes.mkdir(parents=True, exist_ok=True)
-    print(f"{'reader':<10}" + "".join(f"{name:>12}" for name in FIGURES), flush=True)
-    total = 0
-    for name in options.readers or READERS:
-        figures = _watch(name, options)
+    if options.guided:
+        os.environ["NUMBA_DISABLE_JIT"] = "1"  # atheris changes the functions that numba would compile
+        work = _guided
+    else:
+        work = _plain
+        _warm_up(options.readers)
+    done: dict[str, dict[str, Any]] = {}
+    for turn in range(options.rounds):
+        for name in options.readers or _names():
+            figures = done.setdefault(name, dict.fromkeys(FIGURES, 0))
+            _watch(work, name, options, options.n * (turn + 1) // options.rounds, options.seed + turn, figures)
+            (options.crashes / "figures.json").write_text(json.dumps(done, indent=1))
+    _print(done)
+    return 1 if any(figures["crashes"] for figures in done.values()) else 0
+
+
+def _print(done: dict[str, dict[str, Any]]) -> None:
+    print(f"{'reader':<10}" + "".join(f"{name:>12}" for name in FIGURES))
+    for name, figures in done.items():
         cells = (f"{figures[key]:.3f}" if isinstance(figures[key], float) else str(figures[key]) for key in FIGURES)
         print(f"{name:<10}" + "".join(f"{cell:>12}" for cell in cells), flush=True)
-        total += figures["crashes"]
-    return 1 if total else 0
 
 
-def _watch(name: str, options: argparse.Namespace) -> dict[str, Any]:
-    """One reader in its own process, started again after an input that ended it."""
-    done: dict[str, Any] = dict.fromkeys(FIGURES, 0)
-    seed = options.seed
-    while done["inputs"] < options.n:
-        with tempfile.TemporaryDirectory(prefix="margmap-fuzz-", dir=_fast_folder()) as scratch:
-            command = [sys.executable, __file__, name, "--worker", "--seed", str(seed)]
-            command += ["-n", str(options.n - done["inputs"]), "--slow", str(options.slow)]
-            command += ["--memory", str(options.memory), "--use", str(options.use), "--crashes", str(options.crashes)]
-            environment = dict(os.environ, FUZZ_SCRATCH=scratch)
-            if options.guided:
-                command.append("--guided")
-                environment["NUMBA_DISABLE_JIT"] = "1"  # atheris changes the functions that numba would compile
-            process = subprocess.Popen(command, env=environment)
-            state = Path(scratch) / "figures.json"
+def _names() -> list[str]:
+    # Read from the text, because --guided must be the first to import the module.
+    text = (FOLDER / "tests" / "fuzz" / "fuzzing.py").read_text()
+    return re.findall(r'^    "(\w+)": Reader\(', text, re.MULTILINE)
+
+
+def _warm_up(names: list[str]) -> None:
+    """Read and use the valid files, so that the processes made from this one find everything compiled."""
+    from fuzzing import READERS, use
+
+    with tempfile.TemporaryDirectory() as scratch:
+        for name in names or READERS:
+            for seed in READERS[name].seeds:
+                path = Path(scratch) / f"input.{READERS[name].suffix}"
+                path.write_bytes(seed)
+                use(READERS[name].read(path), Path(scratch))
+
+
+def _watch(
+    work: Callable[[_Watch, int, int], None],
+    name: str,
+    options: argparse.Namespace,
+    most: int,
+    seed: int,
+    done: dict[str, Any],
+) -> None:
+    """Run a reader up to so many inputs in a process of its own, started again after an input that ended it."""
+    while done["inputs"] < most:
+        with tempfile.TemporaryDirectory(prefix="margmap-fuzz-", dir=_fast_folder()) as folder:
+            scratch = Path(folder)
+            child = os.fork()
+            if child == 0:
+                try:
+                    work(_Watch(options, name, scratch), most - done["inputs"], seed)
+                    os._exit(0)
+                except BaseException:
+                    traceback.print_exc()
+                    os._exit(1)
+            state = scratch / "figures.json"
             seen, since = "", time.monotonic()
-            while process.poll() is None:
-                time.sleep(0.2)
+            while os.waitpid(child, os.WNOHANG)[0] == 0:
+                time.sleep(0.1)
                 now = state.read_text() if state.exists() else ""
                 if now != seen:
                     seen, since = now, time.monotonic()
-                elif time.monotonic() - since > 120:  # compiled code that never returns to Python
-                    process.kill()
+                elif time.monotonic() - since > 900:  # compiled code that never returns to Python
+                    os.kill(child, signal.SIGKILL)
             figures = json.loads(state.read_text()) if state.exists() else dict.fromkeys(FIGURES, 0)
-            if process.returncode != 0 and not figures.get("complete"):
-                _keep(options.crashes, name, "dead", Path(scratch).glob("input.*"), f"exit code {process.returncode}")
+            if not figures.get("complete"):
+                _keep(options.crashes, name, "dead", scratch.glob("input.*"), "the process ended")
                 figures["crashes"] += 1
                 figures["inputs"] = max(1, figures["inputs"])
             for key in FIGURES:
                 done[key] = max(done[key], figures[key]) if key == "slowest" else done[key] + figures[key]
             seed += 1_000_003
-    return done
 
 
 class _Watch:
     """Runs inputs and counts."""
 
-    def __init__(self, options: argparse.Namespace) -> None:
-        from fuzzing import READERS
-
-        self.options, self.name = options, options.readers[0]
-        self.scratch = Path(os.environ["FUZZ_SCRATCH"])
-        self.path = self.scratch / f"input.{READERS[self.name].suffix}"
+    def __init__(self, options: argparse.Namespace, name: str, scratch: Path) -> None:
+        self.options, self.name, self.scratch = options, name, scratch
         self.figures: dict[str, Any] = dict.fromkeys(FIGURES, 0)
+        self.path = scratch / "input"
         self.begun = time.perf_counter()
         self.kinds: dict[str, int] = {}
-        signal.signal(signal.SIGALRM, self._alarm)
+        signal.signal(signal.SIGPROF, self._alarm)  # CPU time: others may keep the machine busy
 
     def limit_memory(self) -> None:
         used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
@@ -123,18 +154,18 @@ class _Watch:
         figures = self.figures
         self.path.write_bytes(data)
         figures["inputs"] += 1
-        signal.setitimer(signal.ITIMER_REAL, self.options.slow)
-        begun = time.perf_counter()
+        signal.setitimer(signal.ITIMER_PROF, self.options.slow)
+        begun = time.process_time()
         try:
             value, error = attempt(self.name, self.path)
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            took = time.perf_counter() - begun
+            signal.setitimer(signal.ITIMER_PROF, 0)
+            took = time.process_time() - begun
             figures["accepted" if error is None else "refused"] += 1
             if took > figures["slowest"]:
                 figures["slowest"] = took
                 (self.options.crashes / f"slowest-{self.name}").write_bytes(data)
             if error is None and self.options.use and figures["accepted"] % self.options.use == 1 % self.options.use:
-                signal.setitimer(signal.ITIMER_REAL, 20 + self.options.slow)
+                signal.setitimer(signal.ITIMER_PROF, 20 + self.options.slow)
                 figures["used"] += 1
                 use(value, self.scratch)
         except (Broken, TooSlow, MemoryError, RecursionError) as error:
@@ -145,7 +176,7 @@ class _Watch:
             if self.kinds[kind] <= 3:
                 _keep(self.options.crashes, self.name, "crash", [self.path], what + "\n" + traceback.format_exc())
         finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_PROF, 0)
         if figures["inputs"] % 500 == 0:
             self.report()
 
@@ -159,45 +190,42 @@ class _Watch:
         raise TooSlow(f"longer than {self.options.slow} s")
 
 
-def _plain(options: argparse.Namespace) -> None:
-    from fuzzing import READERS, fresh_input, use
+def _plain(watch: _Watch, count: int, seed: int) -> None:
+    from fuzzing import READERS, fresh_input
 
-    watch = _Watch(options)
-    rng = random.Random(f"{watch.name} {options.seed}")
-    for seed in READERS[watch.name].seeds:  # compiles what will be needed, before anything is timed
-        watch.path.write_bytes(seed)
-        use(READERS[watch.name].read(watch.path), watch.scratch)
+    watch.path = watch.scratch / f"input.{READERS[watch.name].suffix}"
+    rng = random.Random(f"{watch.name} {seed}")
     watch.limit_memory()
-    for _ in range(options.n):
+    for _ in range(count):
         watch.run(fresh_input(rng, watch.name))
     watch.report(complete=True)
 
 
-def _guided(options: argparse.Namespace) -> None:
+def _guided(watch: _Watch, count: int, seed: int) -> None:
     try:
         import atheris
     except ImportError:
         sys.exit("--guided needs atheris: pip install atheris")
     with atheris.instrument_imports(include=["margmap.io", "margmap.bayesnet", "margmap.cli.inputs", "margmap.plot"]):
         from fuzzing import READERS, mutate
-    watch = _Watch(options)
     reader = READERS[watch.name]
+    watch.path = watch.scratch / f"input.{reader.suffix}"
 
-    def change(data: bytes, most: int, seed: int) -> bytes:
-        rng = random.Random(seed)
+    def change(data: bytes, most: int, number: int) -> bytes:
+        rng = random.Random(number)
         return atheris.Mutate(data, most) if rng.random() < 0.3 else mutate(rng, data, reader.seeds)[:most]
 
     def one(data: bytes) -> None:
         watch.run(data)
-        if watch.figures["inputs"] >= options.n:
+        if watch.figures["inputs"] >= count:
             watch.report(complete=True)
             os._exit(0)
 
     corpus = watch.scratch / "corpus"
     corpus.mkdir()
-    for number, seed in enumerate(reader.seeds):
-        (corpus / str(number)).write_bytes(seed)
-    arguments = ["fuzz", str(corpus), f"-seed={options.seed}", "-max_len=4000", "-verbosity=0", "-timeout=60"]
+    for number, text in enumerate(reader.seeds):
+        (corpus / str(number)).write_bytes(text)
+    arguments = ["fuzz", str(corpus), f"-seed={seed}", "-max_len=4000", "-verbosity=0", "-timeout=60"]
     atheris.Setup(arguments, one, custom_mutator=change)
     atheris.Fuzz()
 

@@ -118,7 +118,7 @@ def read_trace(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
                     raise FormatError(message, path=path, line=reader.line_num) from None
             rows.append(numbers)
     except csv.Error as error:
-        raise FormatError(f"not a trace: {error}", path=path, line=reader.line_num) from None
+        raise FormatError(f"not a trace: {error}", path=path, line=max(1, reader.line_num)) from None
     return rows
 
 

@@ -26,7 +26,7 @@ from margmap.circuit import (
     Parts,
     assemble,
 )
-from margmap.errors import StructureError
+from margmap.errors import LimitError, StructureError
 
 Bits = NDArray[np.uint64]
 
@@ -35,6 +35,16 @@ NORMALISED = 1e-5
 
 # The determinism test compares pairs of children; it gives up ("not shown") past this many word operations.
 DETERMINISM_BUDGET = 2_000_000_000
+
+
+# The tables of all leaves may have this many entries (1 GiB), or as many as a large circuit has parameters. A few lines
+# of a file can ask for more: an indicator of a variable with a million values has a million entries.
+MOST_ENTRIES = 1 << 27
+
+# Smoothing looks at this many nodes for one that covers what a child lacks, before it lists the variables.
+_COVER_NODES, _COVER_VARIABLES = 64, 8
+
+_ONES = np.array([bin(byte).count("1") for byte in range(256)], dtype=np.uint8)
 
 
 class Scopes(NamedTuple):
@@ -118,18 +128,8 @@ def smooth(circuit: Circuit) -> Circuit:
         return circuit
     parts = Parts.new()
     number = np.zeros(circuit.num_nodes, dtype=np.int64)
-    everything: dict[int, int] = {}
+    padding = _Padding(circuit, parts)
     padded: dict[tuple[int, int], int] = {}
-
-    def free(variable: int) -> int:
-        if variable not in everything:
-            v = circuit.variables[variable]
-            if v.continuous:
-                raise StructureError(f"cannot smooth over {v.name!r}: a constant density of a continuous variable")
-            values = [parts.leaf(INDICATOR, variable, [float(x)]) for x in range(v.cardinality)]
-            everything[variable] = parts.sum(values, [0.0] * len(values))
-        return everything[variable]
-
     for n in range(circuit.num_nodes):
         below = circuit.child[circuit.start[n] : circuit.start[n + 1]]
         if circuit.kind[n] == SUM:
@@ -137,8 +137,7 @@ def smooth(circuit: Circuit) -> Circuit:
             for c in below:
                 key = (int(c), int(scopes.id[n]))
                 if scopes.id[c] != scopes.id[n] and key not in padded:
-                    missing = _members(scopes.bits[scopes.id[n]] & ~scopes.bits[scopes.id[c]])
-                    padded[key] = parts.product([int(number[c])] + [free(v) for v in missing])
+                    padded[key] = parts.product([int(number[c]), *padding.lacking(n, int(c))])
                 children.append(padded.get(key, int(number[c])))
             weights = circuit.log_weight[circuit.start[n] : circuit.start[n + 1]]
             number[n] = parts.sum(children, weights.tolist())
@@ -148,6 +147,79 @@ def smooth(circuit: Circuit) -> Circuit:
             parameters = circuit.param[circuit.param_start[n] : circuit.param_start[n + 1]]
             number[n] = parts.leaf(int(circuit.kind[n]), int(circuit.var[n]), parameters.tolist())
     return assemble(circuit.variables, parts, int(number[-1]))
+
+
+class _Padding:
+    """Nodes that are 1 everywhere, over a variable or over all that a node has; each is made once and shared.
+
+    Without the latter a chain of n sums, each with a child that lacks all below, would get n * n / 2 new edges.
+    """
+
+    def __init__(self, circuit: Circuit, parts: Parts) -> None:
+        self.circuit, self.parts, self.scopes = circuit, parts, circuit.scopes
+        self.size = scope_sizes(self.scopes.bits)
+        self.of_variable: dict[int, int] = {}
+        self.of_scope: dict[int, int] = {}
+
+    def lacking(self, node: int, child: int) -> list[int]:
+        """Nodes that are 1 everywhere over what a child of a sum lacks."""
+        missing = self._bits(node) & ~self._bits(child)
+        if self.size[self.scopes.id[node]] - self.size[self.scopes.id[child]] <= _COVER_VARIABLES:
+            return [self._variable(v) for v in _members(missing)]
+        covers, rest = self._cover(node, missing)
+        return [self._scope(n) for n in covers] + [self._variable(v) for v in rest]
+
+    def _variable(self, variable: int) -> int:
+        if variable not in self.of_variable:
+            v = self.circuit.variables[variable]
+            if v.continuous:
+                raise StructureError(f"cannot smooth over {v.name!r}: a constant density of a continuous variable")
+            values = [self.parts.leaf(INDICATOR, variable, [float(x)]) for x in range(v.cardinality)]
+            self.of_variable[variable] = self.parts.sum(values, [0.0] * len(values))
+        return self.of_variable[variable]
+
+    def _scope(self, node: int) -> int:
+        ids, stack = self.scopes.id, [node]
+        while stack:  # no recursion: circuits may be deep
+            n = stack[-1]
+            if int(ids[n]) in self.of_scope:
+                stack.pop()
+                continue
+            if self.circuit.kind[n] < PRODUCT:
+                self.of_scope[int(ids[n])] = self._variable(int(self.circuit.var[n]))
+                continue
+            covers, rest = self._cover(n, self._bits(n))
+            waiting = [c for c in covers if int(ids[c]) not in self.of_scope]
+            if waiting:
+                stack.extend(waiting)
+                continue
+            factors = [self.of_scope[int(ids[c])] for c in covers] + [self._variable(v) for v in rest]
+            self.of_scope[int(ids[n])] = factors[0] if len(factors) == 1 else self.parts.product(factors)
+        return self.of_scope[int(ids[node])]
+
+    def _cover(self, node: int, wanted: Bits) -> tuple[list[int], list[int]]:
+        """Nodes below ``node`` with disjoint scopes inside the wanted one, large ones first, and the variables left."""
+        covers: list[int] = []
+        todo = self._below(node)
+        for _ in range(_COVER_NODES):
+            if not todo:
+                break
+            n = todo.pop()
+            own = self._bits(n)
+            if not (own & ~wanted).any():
+                covers.append(n)
+                wanted = wanted & ~own
+            elif (own & wanted).any():
+                todo += self._below(n)
+        return covers, _members(wanted)
+
+    def _below(self, node: int) -> list[int]:
+        children = self.circuit.child[self.circuit.start[node] : self.circuit.start[node + 1]]
+        order = np.argsort(self.size[self.scopes.id[children]], kind="stable")
+        return [int(c) for c in children[order]]
+
+    def _bits(self, node: int) -> Bits:
+        return self.scopes.bits[self.scopes.id[node]]
 
 
 def normalise(circuit: Circuit) -> Circuit:
@@ -190,6 +262,13 @@ def leaf_tables(circuit: Circuit) -> tuple[LongArray, FloatArray]:
     cardinality = np.array([v.cardinality for v in circuit.variables] or [0], dtype=np.int64)
     sizes = np.where(circuit.kind < GAUSSIAN, cardinality[circuit.var], 0)
     start = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes)))
+    if start[-1] > max(MOST_ENTRIES, 4 * circuit.param.size):
+        node = int(np.argmax(sizes))
+        name = circuit.variables[circuit.var[node]].name
+        raise LimitError(
+            f"the tables of all leaves would have {start[-1]} entries, more than {MOST_ENTRIES}: "
+            f"{_node(circuit, node)} alone has {sizes[node]}, one for each value of variable {name!r}"
+        )
     table = np.full(int(start[-1]), -np.inf)
     _fill_tables(circuit.kind, circuit.param_start, circuit.param, start, table)
     return start, table
@@ -233,7 +312,7 @@ def scope_tree(bits: Bits) -> LongArray | None:
 
 
 def _scope_tree(bits: Bits) -> tuple[LongArray, int]:
-    size = _popcount(bits)
+    size = scope_sizes(bits)
     parent, bad = _nest_scopes(bits, np.argsort(size, kind="stable"), size, 64 * bits.shape[1])
     return parent, int(bad)
 
@@ -283,9 +362,11 @@ def _members(bits: Bits) -> list[int]:
     return [int(i) for i in np.flatnonzero(np.unpackbits(bits.view(np.uint8), bitorder="little"))]
 
 
-def _popcount(bits: Bits) -> LongArray:
-    ones: LongArray = np.unpackbits(bits.view(np.uint8), axis=1).sum(axis=1, dtype=np.int64)
-    return ones
+def scope_sizes(bits: Bits) -> LongArray:
+    """How many variables each scope has."""
+    rows = max(1, (1 << 17) // bits.shape[1])  # a few at a time: all at once can need gigabytes
+    blocks = [bits[first : first + rows].view(np.uint8) for first in range(0, len(bits), rows)]
+    return np.concatenate([_ONES[block].sum(axis=1, dtype=np.int64) for block in blocks])
 
 
 @kernel

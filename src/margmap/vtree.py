@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from margmap.circuit import PRODUCT, Circuit, IntArray, Name
 from margmap.errors import StructureError
@@ -87,11 +86,11 @@ def vtree_of(circuit: Circuit) -> Vtree:
 
 def derive_vtree(circuit: Circuit) -> tuple[Vtree, IntArray]:
     """:func:`vtree_of`, and the vtree node of every scope id of the circuit."""
-    from margmap.structure import require_tractable
+    from margmap.structure import require_tractable, scope_sizes
 
     require_tractable(circuit)
     scopes = circuit.scopes
-    size = _sizes(scopes.bits)
+    size = scope_sizes(scopes.bits)
     first_split = _first_splits(circuit, len(size))
     used = np.flatnonzero(np.unpackbits(scopes.bits[scopes.id[-1]].view(np.uint8), bitorder="little"))
     column = {int(v): i for i, v in enumerate(used)}
@@ -122,7 +121,8 @@ def derive_vtree(circuit: Circuit) -> tuple[Vtree, IntArray]:
     for scope in np.argsort(size, kind="stable").tolist():
         node = first_split[scope]
         if size[scope] == 1:
-            only = int(np.flatnonzero(np.unpackbits(scopes.bits[scope].view(np.uint8), bitorder="little"))[0])
+            word = int(np.flatnonzero(scopes.bits[scope])[0])
+            only = 64 * word + int(scopes.bits[scope, word]).bit_length() - 1
             if only not in column:
                 raise StructureError(f"variable {circuit.variables[only].name!r} is not below the root")
             vnode[scope] = add(-1, -1, column[only])
@@ -152,12 +152,6 @@ def _first_splits(circuit: Circuit, num_scopes: int) -> list[int]:
     first = np.full(num_scopes, -1, dtype=np.int64)
     first[ids] = split[index]
     return [int(n) for n in first]
-
-
-def _sizes(bits: NDArray[np.uint64]) -> NDArray[np.int64]:
-    """How many variables each scope has, by a table of byte counts (numpy 1 has no bit count)."""
-    table = np.array([bin(b).count("1") for b in range(256)], dtype=np.int64)
-    return np.array([table[row.view(np.uint8)].sum() for row in bits], dtype=np.int64)
 
 
 def _frozen(values: Sequence[int] | IntArray) -> IntArray:

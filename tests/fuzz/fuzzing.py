@@ -24,6 +24,8 @@ from margmap.io import load, save
 from margmap.learn.data import read_tables
 from margmap.plot import read_trace
 from margmap.queries import log_marginal
+from margmap.rows import evidence_of
+from margmap.rows import read_rows as rows_of_evidence
 from margmap.solve import marginal_map
 from margmap.vtree import Vtree
 
@@ -65,6 +67,13 @@ _PSDD = _text(
     D 5 3 1 3 4 0.0
     """,
 )
+
+
+def _batch(path: Path) -> list[dict[int, int]]:
+    """What every row of a file of evidence observes."""
+    columns, rows, _ = rows_of_evidence(NETWORK, path)
+    return [NETWORK.observed(evidence_of(NETWORK, columns, cells)) for cells in rows]
+
 
 _TRACE = (
     "iteration,seconds,pruned_upper,pruned_lower,pruned_edges,split_upper,split_lower,split_edges,variable\n"
@@ -211,6 +220,7 @@ READERS: dict[str, Reader] = {
     "learn": Reader(
         "csv", lambda path: read_tables(read_rows(path)), _text("0,1,2\n1,1,0\n0,0,0\n", "1,0\n0,1\n255,1.0\n")
     ),
+    "batch": Reader("csv", _batch, _text("2,0\n1,0\n,1\n", '"2","0"\n1,nan\n-1,0\n', "1,1,0\n0,,1\n")),
     "instance": Reader(
         "json",
         lambda path: read_instance(path, None),
@@ -362,8 +372,8 @@ def attempt(name: str, path: Path) -> tuple[Any, MargmapError | None]:
         return READERS[name].read(path), None
     except MargmapError as error:
         text = str(error)
-        # The learner's errors are about rows of an array, which has no file.
-        if name != "learn" and path.name not in text:
+        # Some errors are about a row of numbers, whatever file that came from.
+        if name not in ("learn", "batch") and path.name not in text:
             raise Broken(f"{name}: the error does not name the file: {text[:200]}") from error
         text.encode("utf-8", "backslashreplace")
         return None, error

@@ -181,5 +181,6 @@ def _require_acyclic(variables: Sequence[Variable], factors: Sequence[Factor]) -
             seen.add(trail[-1])
             trail.append(next(p for p in factors[of[trail[-1]]].scope[:-1] if p in left))
         circle = trail[trail.index(trail[-1]) :][::-1]
-        shown = " -> ".join(str(variables[column].name) for column in circle)
+        names = [str(variables[column].name) for column in circle]
+        shown = " -> ".join(names if len(names) <= 12 else [*names[:6], "...", *names[-5:]])
         raise FactorError(f"the network has a cycle: {shown}", of[circle[0]])
