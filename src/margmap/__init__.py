@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from margmap.bayesnet import compile as compile
     from margmap.bayesnet import from_pgmpy as from_pgmpy
     from margmap.bayesnet import load_network as load_network
+    from margmap.certificate.check import Verdict as Verdict
+    from margmap.certificate.check import verify as verify
+    from margmap.certificate.format import Certificate as Certificate
+    from margmap.certificate.write import certify as certify
     from margmap.circuit import Circuit as Circuit
     from margmap.circuit import Variable as Variable
     from margmap.errors import DataError as DataError
@@ -59,6 +63,9 @@ __version__ = "0.1.0"
 _HOME = {
     "margmap.batch": "FailedRow marginal_map_many",
     "margmap.bayesnet": "Network compile from_pgmpy load_network",
+    "margmap.certificate.check": "Verdict verify",
+    "margmap.certificate.format": "Certificate",
+    "margmap.certificate.write": "certify",
     "margmap.expression": "Expression bernoulli binomial categorical circuit_of gaussian indicator",
     "margmap.circuit": "Circuit Variable",
     "margmap.errors": (

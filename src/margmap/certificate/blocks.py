@@ -1,4 +1,4 @@
-"""Blocks of query variables, what a circuit sees of each, and the walk over them that writer and checker have in common.
+"""Blocks of query variables, what a circuit sees of each, and the walk over them that writer and checker share.
 
 The blocks are those of a binary tree over the query variables. A product that is not wholly inside a block sees it as
 one number, the product of those of its children that are: an *entry* of the block. ``docs/certificates.md`` has the
@@ -129,7 +129,9 @@ def blocks_of(upper: Upper, tree: Tree, room: int) -> tuple[list[Block], bool]:
             if kind[n] == PRODUCT:
                 aligned &= builder.product(split[n], place, bound[n])
             else:
-                builder.add(kind[n], -1, -1, below if kind[n] == INDICATOR else [place[c] for c in below], weights, bound[n])
+                builder.add(
+                    kind[n], -1, -1, below if kind[n] == INDICATOR else [place[c] for c in below], weights, bound[n]
+                )
         for factors, limit in zip(factored, entries.bound[b], strict=True):
             aligned &= builder.product(factors, place, limit)
         made.append(builder.block(len(factored)))
@@ -378,7 +380,7 @@ def _pair_bounds(b: Block, weight: FloatArray, first: FloatArray, second: FloatA
         if b.kind[s] == PRODUCT and b.left[s] >= 0:
             for r in range(first.shape[0]):
                 mixed[r, b.right[s]] += product_above(weight[s], first[r, b.left[s]])
-    bounds = np.dot(mixed, second.T)
+    bounds: FloatArray = np.dot(mixed, second.T)
     up = 1.0 + (2 * b.kind.size + 2 * second.shape[1] + 4) * UNIT
     for r in range(bounds.shape[0]):
         for q in range(bounds.shape[1]):

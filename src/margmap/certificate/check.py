@@ -1,4 +1,4 @@
-"""The checker of certificates. It shares no code with the solvers; ``docs/certificates.md`` says what it proves and how.
+"""The checker of certificates. It shares no code with the solvers; ``docs/certificates.md`` has what it proves.
 
 What it trusts: the reader of the model, Python's integers, and IEEE arithmetic of doubles.
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from margmap.certificate.format import Certificate
 
 #: Multiplications that a check may take; a certificate that needs more is refused.
-MOST_WORK = 10**12
+MOST_WORK = 10**11
 
 #: Numbers of a vector beyond this are refused, so that nothing computed from them overflows.
 LARGEST = 2.0**100
@@ -124,7 +124,10 @@ def problem_of(
     upper = fold(arrays, codes, reals, position, cardinality)
     for column, code in zip(columns, state, strict=True):
         codes[column] = circuit.variables[column].code(code)
-    return Problem(columns, cardinality, upper, *enclose(arrays, codes, reals))
+    low, high = enclose(arrays, codes, reals)
+    if not np.isfinite([low[0], high[0], upper.scale[0], *upper.weight]).all():
+        raise StructureError("a parameter of the circuit is beyond what the checker can compute with")
+    return Problem(columns, cardinality, upper, low, high)
 
 
 def threshold_of(log_upper: float, upper: Upper) -> Pair:
@@ -143,8 +146,8 @@ def _check_question(
     if query is not None and {circuit.index(name) for name in query} != set(map(circuit.index, certificate.query)):
         raise Refused("the certificate is about another query")
     if evidence is not None:
-        asked, given = circuit.evidence_codes(evidence), circuit.evidence_codes(certificate.evidence)
-        if not all(np.array_equal(a, b, equal_nan=True) for a, b in zip(asked, given, strict=True)):
+        (codes, reals), (other_codes, other_reals) = map(circuit.evidence_codes, (evidence, certificate.evidence))
+        if not (np.array_equal(codes, other_codes) and np.array_equal(reals, other_reals, equal_nan=True)):
             raise Refused("the certificate is about other evidence")
 
 
@@ -191,7 +194,9 @@ def _check_upper(problem: Problem, certificate: Certificate, max_work: int) -> N
             if left < 0:
                 raise Refused(f"block {b}: the check takes more than {max_work} multiplications")
             if bad >= 0:
-                what = f"vectors {first[bad]} and {second[bad]} of its parts" if tree.var[b] < 0 else f"value {first[bad]}"
+                what = (
+                    f"vectors {first[bad]} and {second[bad]} of its parts" if tree.var[b] < 0 else f"value {first[bad]}"
+                )
                 raise Refused(f"block {b}: {what} may belong to a state above the bound, and no vector covers them")
         return Cover(exponent, vectors)
 

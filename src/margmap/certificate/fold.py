@@ -129,9 +129,7 @@ def fold(arrays: Arrays, codes: IntArray, reals: FloatArray, position: IntArray,
 
 
 @kernel
-def _first_violation(
-    kind: KindArray, start: LongArray, child: IntArray, var: IntArray, words: int
-) -> tuple[int, bool]:
+def _first_violation(kind: KindArray, start: LongArray, child: IntArray, var: IntArray, words: int) -> tuple[int, bool]:
     """The first node that is not as it should be, and whether all sums up to there are smooth; -1 if there is none.
 
     Every distinct scope is stored once and found again through a hash table.
@@ -211,7 +209,9 @@ def _tables(
                 elif kind[n] == CATEGORICAL:
                     one = exp_pair(param[p + x], up)
                 elif kind[n] == BINOMIAL:
-                    one = times(ways, times(_power(param[p + 1], x, up), _power(param[p + 2], values - 1 - x, up), up), up)
+                    one = times(
+                        ways, times(_power(param[p + 1], x, up), _power(param[p + 2], values - 1 - x, up), up), up
+                    )
                     ways = over(times(ways, pair_of(float(values - 1 - x), 0), up), pair_of(x + 1.0, 0), up)
                 total = plus(total, one, up)
                 if up:
@@ -230,6 +230,8 @@ def _power(log_base: float, times_: int, up: bool) -> Pair:
     """A probability of at most about 1, given by its log, to a whole power."""
     if times_ == 0:
         return 0.5, 1
+    if log_base == -math.inf:
+        return 0.0, 0
     log = log_base * times_
     return exp_pair(log + abs(log) * UNIT if up else log - abs(log) * UNIT, up)
 
@@ -481,7 +483,7 @@ def _found(
                     same = False
                     break
             if same:
-                return m
+                return int(m)
         at = (at + 1) % slots.size
     slots[at] = n
     return n

@@ -171,7 +171,7 @@ class _Reader:
     def _name(self, field: str, name: object) -> Name:
         if type(name) is not int and type(name) is not str:
             self._refuse(f'"{field}": a variable is an integer or a string')
-        return name  # type: ignore[return-value]
+        return name
 
     def _whole(self, field: str, value: object) -> int:
         if type(value) is not int or abs(value) > 1 << 62:

@@ -141,3 +141,5 @@ def log_of(a: Pair, up: bool) -> float:
         if not (less(bound, a) if up else less(a, bound)):
             return found
         step *= 2.0
+        if step == math.inf:
+            return math.inf if up else -math.inf

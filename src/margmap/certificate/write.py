@@ -12,7 +12,19 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from margmap._jit import kernel
-from margmap.certificate.blocks import JOIN, Candidates, Cover, Refused, blocks_of, covering, magnitude, rescaled, tree_of, walk
+from margmap.bayesnet.network import Network
+from margmap.certificate.blocks import (
+    JOIN,
+    Candidates,
+    Cover,
+    Refused,
+    blocks_of,
+    covering,
+    magnitude,
+    rescaled,
+    tree_of,
+    walk,
+)
 from margmap.certificate.check import problem_of, room_for, threshold_of
 from margmap.certificate.fold import Upper
 from margmap.certificate.format import Certificate
@@ -23,17 +35,17 @@ from margmap.solve import marginal_map
 from margmap.solve.result import TOLERANCE, Result
 
 #: Vectors of one block; surplus ones are merged into their maximum, which makes the bound weaker.
-MOST_VECTORS = 1 << 14
+MOST_VECTORS = 1 << 13
 
 #: Multiplications for the pairs of all blocks; a proof that takes more is not written.
-MOST_WORK = 10**12
+MOST_WORK = 2 * 10**10
 
 # Vectors worked out in one go, best first.
 AT_ONCE = 1 << 12
 
 
 def certify(
-    circuit: Circuit,
+    circuit: Circuit | Network,
     query: Sequence[Name] | None = None,
     evidence: Mapping[Name, Value] | None = None,
     *,
@@ -48,7 +60,7 @@ def certify(
     bound at most ``gap`` nats above the state. If that takes blocks of more than ``max_vectors`` vectors, or more than
     ``max_work`` multiplications, a LimitError says so.
     """
-    if not isinstance(circuit, Circuit):
+    if isinstance(circuit, Network):
         raise QueryError("a certificate is about a circuit: convert the network first (margmap convert, or compile)")
     evidence = evidence or {}
     if result is None:
@@ -84,9 +96,7 @@ def certify(
             f"no certificate: what was proven leaves a gap of {log_upper - log_lower:.3g} nats; ask for a larger gap=, "
             f"or allow more than max_vectors={max_vectors}"
         )
-    return Certificate(
-        tuple(names), known, tuple(state), log_lower, log_upper, gap, tuple(tokens), tuple(covers)
-    )
+    return Certificate(tuple(names), known, tuple(state), log_lower, log_upper, gap, tuple(tokens), tuple(covers))
 
 
 class _Writer:
@@ -171,7 +181,7 @@ def _short_above(x: float, digits: int) -> float:
     """A number of few decimal digits that is not less; the number itself where that is hard to have."""
     if digits == 0 or x == 0 or x == 1:
         return x
-    places = digits - 1 - int(math.floor(math.log10(x)))
+    places = digits - 1 - math.floor(math.log10(x))
     if not 0 <= places <= 22:
         return x
     scale = 10.0**places

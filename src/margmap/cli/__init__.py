@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from margmap.cli.base import STOPPED, Format, Json, Model, command_of
+from margmap.cli.base import BAD_INPUT, STOPPED, Format, Json, Model, command_of
 from margmap.cli.bench import bench
 from margmap.cli.inputs import (
     method_parameters,
@@ -26,6 +26,7 @@ from margmap.cli.inputs import (
     read_rows,
 )
 from margmap.cli.output import (
+    complain,
     csv_lines,
     print_json,
     print_result,
@@ -337,6 +338,10 @@ def solve(
         str | None,
         typer.Option("--dask", metavar="tcp://HOST:8786", help="Answer --batch on a Dask cluster; or: local."),
     ] = None,
+    certificate: Annotated[
+        Path | None,
+        typer.Option("--certificate", metavar="FILE", help="Write a proof that `margmap verify` can check there."),
+    ] = None,
     max_edges: MaxEdges = None,
     format: Format = None,
     json: Json = False,
@@ -356,6 +361,12 @@ def solve(
         )
     if batch is not None and output is None:
         raise typer.BadParameter("--batch needs --output FILE for the answers")
+    if certificate is not None and (batch is not None or (top or 1) > 1):
+        raise typer.BadParameter("--certificate proves one best state: it does not go with --batch and --top")
+    if certificate is not None and _is_network(model, format):
+        from margmap.cli.verify import NETWORK
+
+        raise QueryError(NETWORK)
     if index is not None and instance is None:
         raise typer.BadParameter("--index chooses an entry of --instance: give that too")
     asked = parse_names("--query", query) if query else None
@@ -403,9 +414,15 @@ def solve(
         from margmap.plot import trace_lines
 
         write_lines(trace, trace_lines(result.trace))
+    written: dict[str, Any] = {}
+    failure = None
+    if certificate is not None:
+        from margmap.cli.verify import print_certificate, try_certificate
+
+        written, failure = try_certificate(certificate, circuit, observed, result, gap)
     if json:
         ranked = {} if top is None else {"top": [one._asdict() for one in result.top]}
-        print_json({**result.to_dict(), **ranked, "load_seconds": load_seconds})
+        print_json({**result.to_dict(), **ranked, **written, "load_seconds": load_seconds})
     else:
         if asked is None:
             print("No query given: the most probable explanation (MPE), all variables that are not observed.")
@@ -413,14 +430,43 @@ def solve(
         if top is not None:
             print_top(result, top)
         print(f"method {result.method}, {result.seconds:.3g} s, and {load_seconds:.3g} s to load the model")
+        if certificate is not None:
+            print_certificate(written)
     if verbose:
         if "why" in result.details:
             print(f"chose {result.method}: {result.details['why']}", file=sys.stderr)
         for key, value in result.details.items():
             if key not in ("trace", "why"):
                 print(f"{key}: {printable(str(value))}", file=sys.stderr)
+    if failure is not None and result.status == "optimal":
+        raise failure
+    if failure is not None:
+        complain(str(failure))
     if result.status != "optimal":
         raise typer.Exit(STOPPED)
+
+
+@_command
+def verify(
+    model: Model,
+    certificate: Annotated[Path, typer.Argument(metavar="CERT", help="What `solve --certificate` wrote.")],
+    query: Annotated[
+        list[str] | None,
+        typer.Option("--query", "-q", metavar="V,...", help="Refuse a certificate about other variables."),
+    ] = None,
+    evidence: Evidence = None,
+    format: Format = None,
+    json: Json = False,
+) -> None:
+    """Check a proof of optimality, without any solver: exit code 0 if it proves its claim, 2 if it is refused."""
+    from margmap.cli.verify import NETWORK, run_verify
+
+    asked = parse_names("--query", query) if query else None
+    observed = parse_evidence("--evidence", evidence) if evidence else None
+    if _is_network(model, format):
+        raise QueryError(NETWORK)
+    if not run_verify(model, certificate, format, asked, observed, json):
+        raise typer.Exit(BAD_INPUT)
 
 
 @_command
@@ -627,9 +673,13 @@ def _load(path: Path, format: str | None, max_edges: int | None = None) -> Circu
     return _timed_load(path, format)[0] if network is None else _compile(network, max_edges)
 
 
+def _is_network(path: Path, format: str | None) -> bool:
+    return (format.lower().lstrip(".") if format is not None else _suffix(path)) in ("bif", "uai", "xmlbif")
+
+
 def _load_network(path: Path, format: str | None) -> Network | None:
     """The network in a file, or None if its name says that it holds something else."""
-    if (format.lower().lstrip(".") if format is not None else _suffix(path)) not in ("bif", "uai", "xmlbif"):
+    if not _is_network(path, format):
         return None
     with spinner(f"Loading {path} ..."):
         from margmap.bayesnet import load_network
