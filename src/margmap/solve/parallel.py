@@ -108,12 +108,14 @@ class Work(NamedTuple):
             if part.log_upper <= floor + self.gap / 2:
                 closed = max(closed, part.log_upper)
                 continue
+            begun = False
             try:
                 if i:
                     limits.check()
+                begun = True
                 state, log_upper, more = self._attempt(part, floor, limits)
             except Stopped:
-                left += [part._replace(tries=part.tries + 1), *parts[i + 1 :]]
+                left += [part._replace(tries=part.tries + begun), *parts[i + 1 :]]
                 break
             left += more
             closed = max(closed, log_upper)
@@ -237,10 +239,14 @@ class _Coordinator:
                 self.fill(executor)
                 if not self.open_parts():
                     break
+                alone = bool(self.heap) and not self.heard
                 try:
-                    self.receive(executor, *self.done.get(timeout=WATCH_SECONDS))
+                    back = self.done.get(timeout=0.0 if alone else WATCH_SECONDS)
                 except Empty:
+                    if alone:
+                        self.help()
                     continue
+                self.receive(executor, *back)
         except Stopped as stopped:
             status = stopped.status
         finally:
@@ -250,6 +256,11 @@ class _Coordinator:
         if status == "optimal" and any(part.log_upper > self.threshold for part in self.lost):
             status = "memory_limit"  # what kills every worker that tries it
         return self.outcome(status)
+
+    def help(self) -> None:
+        """Work here as long as the first worker has not begun."""
+        part = heapq.heappop(self.heap)[2]
+        self.take(self.work.attempt([part], self.best, self.limits.until(self.limits.clock() + SHORT_SECONDS)))
 
     def outcome(self, status: Status) -> Outcome:
         left = [*self.open_parts(), *self.lost]
