@@ -5,6 +5,7 @@ Nothing here imports numpy or numba: a new process imports this module before it
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import socket
@@ -26,6 +27,9 @@ T = TypeVar("T")
 
 #: Seconds to wait for a Dask scheduler to answer.
 CONNECT_SECONDS = 10
+
+# Names of glibc's mallopt.
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 
 
 @contextmanager
@@ -146,13 +150,23 @@ def _dask_executor(jobs: int | None, address: str) -> Iterator[Executor]:
             raise QueryError(f"dask={address!r}: give a scheduler's address, such as tcp://host:8786, or local")
         if jobs is not None:
             raise QueryError(f"jobs={jobs}: the cluster at {address} has its own workers; leave jobs out")
-    # A model is sent to each worker once, and Dask would warn of each large one.
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "4GB"}):
+    settings = {
+        # A model is sent to each worker once, and Dask would warn of each large one.
+        "distributed.admin.large-graph-warning-threshold": "4GB",
+        # Nobody looks at the profile of a local cluster, and taking it a hundred times a second slows down the work.
+        "distributed.worker.profile.enabled": False,
+    }
+    with dask.config.set(settings):
         if address == "local":
             number = usable_cores() if jobs is None else jobs
             with (
                 LocalCluster(
-                    n_workers=number, threads_per_worker=1, processes=True, dashboard_address=None, silence_logs=50
+                    n_workers=number,
+                    threads_per_worker=1,
+                    processes=True,
+                    dashboard_address=None,
+                    silence_logs=50,
+                    preload=[__name__],
                 ) as cluster,
                 Client(cluster, set_as_default=False) as client,
             ):
@@ -167,6 +181,20 @@ def _dask_executor(jobs: int | None, address: str) -> Iterator[Executor]:
             ) from None
         with client:
             yield client.get_executor(pure=False)
+
+
+def dask_setup(_worker: object) -> None:
+    """What Dask calls in each worker that is started with ``--preload margmap.executors``: keep freed memory.
+
+    Dask makes the C library give memory back as soon as it is free. The tables of one query are freed and the like of
+    them taken again for the next, and fetching the pages anew takes longer than the query.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError, TypeError):  # not the C library that Dask speaks to
+        return
+    mallopt(_M_MMAP_THRESHOLD, 32 << 20)
+    mallopt(_M_TRIM_THRESHOLD, 256 << 20)
 
 
 def _require_answer(address: str) -> None:
