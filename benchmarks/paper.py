@@ -33,7 +33,7 @@ PUBLISHED = {"tries": 1, "min_gain": None, "prior": "uniform", "patience": 500}
 PLAIN = "regroup=false,climb=false,fix=false"
 METHODS = (
     "frontier",
-    "UB regroup=iterative:heuristic=UB,climb=false,fix=false",
+    "UB regroup=iterative:heuristic=UB",
     f"UB=iterative:heuristic=UB,{PLAIN}",
     f"Pruned=iterative:heuristic=Pruned,{PLAIN}",
     "MaxSPN=search",

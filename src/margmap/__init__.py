@@ -49,6 +49,8 @@ if TYPE_CHECKING:
     from margmap.queries import sample as sample
     from margmap.reduce import Reduced as Reduced
     from margmap.solve import marginal_map as marginal_map
+    from margmap.solve.approximate import Approximation as Approximation
+    from margmap.solve.approximate import approximate as approximate
     from margmap.solve.result import Result as Result
     from margmap.structure import Properties as Properties
     from margmap.structure import check as check
@@ -76,6 +78,7 @@ _HOME = {
     "margmap.queries": "log_conditional log_likelihood log_marginal posteriors sample",
     "margmap.reduce": "Reduced",
     "margmap.solve": "marginal_map",
+    "margmap.solve.approximate": "Approximation approximate",
     "margmap.solve.result": "Result",
     "margmap.structure": "Properties check normalise smooth",
     "margmap.vtree": "Vtree vtree_of",

@@ -103,16 +103,7 @@ def _solve(task: dict[str, Any], ready: Callable[[], None]) -> dict[str, Any]:
         "variables": len(circuit.variables),
     }
     if task["trace"] and result.trace:
-        answer["trace"] = [
-            {
-                "iteration": row.iteration,
-                "log_upper": _plain(row.split.upper),
-                "log_lower": _plain(row.split.lower),
-                "edges": row.split.edges,
-                "seconds": round(row.total_seconds, 4),
-            }
-            for row in result.trace
-        ]
+        answer["trace"] = [{name: _plain(value) for name, value in row.to_dict().items()} for row in result.trace]
     return answer
 
 
@@ -129,7 +120,9 @@ def warm_up(method: str, options: dict[str, Any]) -> None:
 
 def _plain(value: Any) -> Any:
     """A number that JSON has, with -inf as margmap's other JSON writes it."""
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
+    if not isinstance(value, float):
+        return value
+    return value if math.isfinite(value) else str(value)
 
 
 def _peak() -> int | None:

@@ -16,6 +16,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager, suppress
@@ -76,7 +77,11 @@ def tasks_of(
     memory_limit: int | None = None,
     trace: bool = False,
 ) -> list[Task]:
-    """Every method on every instance of the files, one method after the other."""
+    """Every method on every instance of the files.
+
+    Every circuit has its first instance solved by every method before any has its second: wherever it is stopped, what
+    is there is a fair sample.
+    """
     if not methods:
         raise QueryError("no method to run: give at least one")
     if len({method.label for method in methods}) < len(methods):
@@ -93,36 +98,30 @@ def tasks_of(
             ) from None
         read_files.append((path, file, str(model.resolve()), digest))
     tasks = []
-    for method in methods:
-        for path, file, model_path, digest in read_files:
-            for index, instance in enumerate(file.instances):
-                identity = [
-                    digest,
-                    list(instance.query),
-                    list(instance.evidence.items()),
-                    method.label,
-                    method.name,
-                    sorted(method.options.items()),
-                    time_limit,
-                    memory_limit,
-                ]
-                tasks.append(
-                    Task(
-                        hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:32],
-                        file.dataset,
-                        model_path,
-                        str(Path(path).resolve()),
-                        index,
-                        list(instance.proportions),
-                        method.label,
-                        method.name,
-                        dict(method.options),
-                        time_limit,
-                        memory_limit,
-                        trace,
-                    )
+    for path, file, model, digest in read_files:
+        earlier: Counter[tuple[float, ...]] = Counter()
+        for index, instance in enumerate(file.instances):
+            turn = earlier[tuple(instance.proportions)]
+            earlier[tuple(instance.proportions)] += 1
+            for number, method in enumerate(methods):
+                asked = [list(instance.query), list(instance.evidence.items())]
+                how = [method.label, method.name, sorted(method.options.items()), time_limit, memory_limit]
+                task = Task(
+                    key=hashlib.sha256(json.dumps([digest, *asked, *how]).encode()).hexdigest()[:32],
+                    dataset=file.dataset,
+                    model=model,
+                    instances=str(Path(path).resolve()),
+                    instance=index,
+                    proportions=list(instance.proportions),
+                    label=method.label,
+                    method=method.name,
+                    options=dict(method.options),
+                    time_limit=time_limit,
+                    memory_limit=memory_limit,
+                    trace=trace,
                 )
-    return tasks
+                tasks.append((turn, number, task))
+    return [task for _, _, task in sorted(tasks, key=lambda entry: entry[:2])]
 
 
 def run(

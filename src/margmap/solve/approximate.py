@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -55,7 +55,7 @@ def approximate(
     if method not in APPROXIMATIONS:
         raise QueryError(f"unknown method {method!r}: choose {', '.join(APPROXIMATIONS)}")
     function = APPROXIMATIONS[method]
-    known = list(inspect.signature(function).parameters)[1:]
+    known = [name for name in inspect.signature(function).parameters if name == "k"]
     for option, number in options.items():
         if option not in known:
             raise QueryError(f"method {method!r} has no option {option!r}: it takes {', '.join(known) or 'none'}")
@@ -69,7 +69,9 @@ def approximate(
     state = function(reduced, **options) if columns else np.zeros(0, dtype=np.int32)
     codes[columns] = state
     log_prob = log_value(circuit, codes, reals)
-    named = {circuit.variables[c].name: circuit.variables[c].label(x) for c, x in zip(columns, state, strict=True)}
+    named = {
+        circuit.variables[c].name: circuit.variables[c].label(x) for c, x in zip(columns, state.tolist(), strict=True)
+    }
     return Approximation(named, log_prob, log_prob - reduced.log_scale, method, time.perf_counter() - begun)
 
 
@@ -104,8 +106,11 @@ def k_best_tree(reduced: Reduced, k: int = 10) -> IntArray:
     return states[int(np.argmax(scores))]
 
 
-def beam(reduced: Reduced, k: int = 10) -> IntArray:
-    """Keep the ``k`` best states known; look at all that differ in one variable from one of them, while that helps."""
+def beam(reduced: Reduced, k: int = 10, *, check: Callable[[], None] = lambda: None) -> IntArray:
+    """Keep the ``k`` best states known; look at all that differ in one variable from one of them, while that helps.
+
+    ``check`` is called now and then: it may raise.
+    """
     flat, first = by_literal(reduced.flat, reduced.cardinality)
     bounds = output_bounds(reduced.flat, np.zeros(reduced.num_nodes, np.bool_))
     known = Incumbents(reduced.flat, bounds, reduced.cardinality, Limits(), k)
@@ -114,6 +119,7 @@ def beam(reduced: Reduced, k: int = 10) -> IntArray:
     seen: set[bytes] = set()
     while todo := [state for _, state in known.ranked if state.tobytes() not in seen]:
         for state in todo:
+            check()
             seen.add(state.tobytes())
             for leaf, log_score in neighbours(reduced.flat, state, k):
                 other = state.copy()

@@ -9,7 +9,6 @@ that are decided, for everything below (stage).
 
 from __future__ import annotations
 
-from contextlib import suppress
 from typing import Literal
 
 import numpy as np
@@ -19,7 +18,7 @@ from margmap.circuit import SUM, FloatArray, IntArray, LongArray
 from margmap.errors import QueryError
 from margmap.flat import LEAF, SMALLEST, Flat, rebuild_kernel
 from margmap.reduce import Reduced
-from margmap.solve.approximate import beam
+from margmap.solve.approximate import beam, best_tree
 from margmap.solve.bounds import Flags
 from margmap.solve.marginals import by_literal, flows, marginals, score
 from margmap.solve.result import Limits, Outcome, Status, Stopped
@@ -27,39 +26,52 @@ from margmap.solve.result import Limits, Outcome, Status, Stopped
 # Below this, relative to the root, plain products could underflow; then every node carries a scale of its own.
 PLAIN_FLOOR = -450.0
 
+# Beam search is for circuits of at most this many edges; on larger ones the search begins with the best tree.
+BEAM_EDGES = 1_000_000
+
 # A circuit with fewer edges is not worth rebuilding.
 STAGE_EDGES = 100
 
 
 def solve(reduced: Reduced, limits: Limits, *, order: Literal["balanced", "certain"] = "balanced") -> Outcome:
-    """Search the states of the reduced circuit, from the one that beam search finds; ``order`` says what is next.
+    """Search all states, starting with the one that beam search finds; ``order`` says which variable is next.
 
-    ``"balanced"`` takes the variable whose best value has the smallest bound, so that the bounds fall fastest;
+    ``"balanced"`` takes the one whose best value has the smallest bound, so that the bounds fall fastest;
     ``"certain"`` the one whose best value has the largest, so that the first dive is greedy.
     """
     if order not in ("certain", "balanced"):
         raise QueryError(f"order={order!r}: choose balanced or certain")
     flat, first = by_literal(reduced.flat, reduced.cardinality)
-    state = beam(reduced)
+    state = best_tree(reduced)
     known = np.array([score(flat, first, state), 0.0, 0.0])
     status: Status = "optimal"
-    with suppress(Stopped):
-        try:
-            limits.check()
-            limits.run(lambda stop: _search(flat, first, state, known, limits.gap / 2, order == "balanced", stop))
-        except Stopped as stopped:
-            status = stopped.status
+    try:
+        if reduced.num_edges <= BEAM_EDGES:
+            state = beam(reduced, check=limits.check)
+            known[0] = score(flat, first, state)
+        how = (limits.gap / 2, order == "balanced", STAGE_EDGES, PLAIN_FLOOR)
+        limits.run(lambda stop: _search(flat, first, state, known, *how, stop))
+    except Stopped as stopped:
+        status = stopped.status
     return Outcome([state], float(known[1]), status, {"search_nodes": int(known[2])})
 
 
 @kernel
 def _search(
-    f: Flat, first: LongArray, best: IntArray, known: FloatArray, slack: float, balanced: bool, stop: LongArray
+    f: Flat,
+    first: LongArray,
+    best: IntArray,
+    known: FloatArray,
+    slack: float,
+    balanced: bool,
+    stage_edges: int,
+    plain_floor: float,
+    stop: LongArray,
 ) -> None:
     """Improve ``best`` to the optimum.
 
     ``known`` has its log value, an upper bound of all log values and the number of search nodes; both are kept up to
-    date, so that they hold when ``stop`` is set.
+    date, so that they hold when the first of ``stop`` is set, or after as many search nodes as the second says.
     """
     variables, literals = best.size, first[-1]
     owner = np.zeros(literals, dtype=np.int32)
@@ -85,7 +97,7 @@ def _search(
         alive = True
         live_edges = 0
         while alive:
-            if stop[0] != 0:
+            if stop[0] != 0 or known[2] > stop[1]:
                 for d in range(depth):
                     for i in range(tried[d], count[d]):
                         log_bound = max(log_bound, ranked_bound[first[path[d]] + i])
@@ -93,7 +105,7 @@ def _search(
                 return
             circuit, factor = circuits[-1], factors[-1]
             root = circuit.kind.size - 1
-            marginals(circuit, allowed, known[0] + slack - factor > PLAIN_FLOOR, value, log_scale)
+            marginals(circuit, allowed, known[0] + slack - factor > plain_floor, value, log_scale)
             if value[root] <= 0:
                 alive = False
                 break
@@ -132,7 +144,7 @@ def _search(
             if chosen < 0:
                 _read(allowed, first, best, known, f)
             else:
-                if 2 * live_edges < circuits[-1].child.size and circuits[-1].child.size > STAGE_EDGES:
+                if 2 * live_edges < circuits[-1].child.size and circuits[-1].child.size > stage_edges:
                     smaller, log_factor = _stage(circuits[-1], owner, left, value, log_scale, flow)
                     circuits.append(smaller)
                     factors.append(factors[-1] + log_factor)
