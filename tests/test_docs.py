@@ -27,6 +27,8 @@ def blocks(language: str, pages: list[Path]) -> list[object]:
 
 @pytest.mark.parametrize("code", blocks("python", PAGES))
 def test_python_blocks_run(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "dask=" in code:
+        pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
     monkeypatch.chdir(tmp_path)
     exec(compile(code, "example", "exec"), {"__name__": "example"})
 
