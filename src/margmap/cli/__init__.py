@@ -5,6 +5,7 @@ Whatever needs numpy or numba is imported inside the commands, so that ``--help`
 
 from __future__ import annotations
 
+import io
 import math
 import os
 import sys
@@ -67,6 +68,9 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point of the command."""
+    for stream in (sys.stdout, sys.stderr):  # names may have characters that this terminal's encoding lacks
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     app(prog_name="margmap")
 
 
