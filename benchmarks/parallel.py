@@ -49,15 +49,15 @@ def coins(seed: int, variables: int, components: int, spread: float) -> mm.Circu
 
 def _network(name: str) -> Case:
     network = mm.load_network(DATA / "bif" / f"{name}.bif.gz")
-    return Case(network, *queries(network)[1], "frontier")
+    return Case(network, *queries(network)[0], "frontier")
 
 
 CASES: dict[str, Callable[[], Case]] = {
-    "crossing 60": lambda: Case(partition_tree(3, variables=60, levels=4, children=4), None, {}, "branch"),
-    "crossing 50": lambda: Case(partition_tree(2, variables=50, levels=4, children=4), None, {}, "branch"),
-    "coins branch": lambda: Case(coins(0, 30, 20, 0.15), None, {}, "branch"),
-    "coins frontier": lambda: Case(coins(0, 30, 20, 0.15), None, {}, "frontier"),
+    "crossing": lambda: Case(partition_tree(1, variables=60, levels=3, children=7), None, {}, "branch"),
+    "coins branch": lambda: Case(coins(0, 32, 20, 0.15), None, {}, "branch"),
+    "coins frontier": lambda: Case(coins(0, 29, 18, 0.15), None, {}, "frontier"),
     "barley": lambda: _network("barley"),
+    "diabetes": lambda: _network("diabetes"),
 }
 
 
@@ -71,7 +71,7 @@ def main() -> None:
     for name, make in CASES.items():
         if options.names and not name.startswith(tuple(options.names)):
             continue
-        if name == "barley" and not DATA.is_dir():
+        if name in ("barley", "diabetes") and not DATA.is_dir():
             continue
         case = make()
         one, many = (ask(case, jobs, options.limit) for jobs in (1, options.jobs))
