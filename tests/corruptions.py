@@ -1,0 +1,99 @@
+"""Ways to make a certificate false: each is a function from a circuit and its certificate to a pair to be refused.
+
+Only changes that matter are made: a checker of mathematics must accept a certificate that is changed and still true.
+"""
+
+import dataclasses
+
+import numpy as np
+
+import margmap as mm
+from margmap.certificate.blocks import Cover, blocks_of, rescaled, tree_of, walk
+from margmap.certificate.check import problem_of, threshold_of
+from margmap.circuit import SUM
+
+
+def tight_places(circuit, certificate):
+    """Numbers that the proof needs: (block, vector, entry) where a candidate that nothing else covers is as large."""
+    problem = problem_of(circuit, certificate.query, certificate.evidence, certificate.state)
+    tree = tree_of(certificate.tree, len(certificate.query))
+    blocks, aligned = blocks_of(problem.upper, tree, 10**6)
+    found = []
+
+    def cover_of(b, candidates):
+        cover = certificate.covers[b]
+        floor = candidates.floor(threshold_of(certificate.log_upper, problem.upper))
+        for first, second, _, _ in candidates.above(floor):
+            for row in rescaled(candidates.evaluate(first, second), candidates.exponent - cover.exponent):
+                over = np.flatnonzero((row <= cover.vectors).all(axis=1))
+                assert over.size
+                if over.size == 1:
+                    vector = cover.vectors[over[0]]
+                    tight = np.flatnonzero((row > 0) & (row >= vector * (1 - 1e-10)))
+                    found.extend((b, int(over[0]), int(i)) for i in tight)
+        return cover
+
+    walk(blocks, aligned, tree, problem.cardinality, cover_of)
+    return found
+
+
+def with_entry(certificate, place, value):
+    b, r, i = place
+    vectors = certificate.covers[b].vectors.copy()
+    vectors[r, i] = value
+    covers = list(certificate.covers)
+    covers[b] = Cover(covers[b].exponent, vectors)
+    return dataclasses.replace(certificate, covers=tuple(covers))
+
+
+def with_weight(circuit, edge, change):
+    weight = circuit.log_weight.copy()
+    weight[edge] += change
+    return mm.Circuit(
+        circuit.variables,
+        circuit.kind,
+        circuit.start,
+        circuit.child,
+        weight,
+        circuit.var,
+        circuit.param_start,
+        circuit.param,
+    )
+
+
+def raised_value(rng, circuit, certificate):
+    delta = 10 ** rng.uniform(-9, 1)
+    upper = max(certificate.log_upper, certificate.log_lower + delta)
+    return circuit, dataclasses.replace(certificate, log_lower=certificate.log_lower + delta, log_upper=upper)
+
+
+def lowered_bound(rng, circuit, certificate):
+    # The state's own claim is lowered too, so that only the proof of the bound can tell.
+    delta = certificate.gap + 10 ** rng.uniform(-9, 1)
+    lower = certificate.log_lower - delta - 1.0
+    return circuit, dataclasses.replace(certificate, log_lower=lower, log_upper=certificate.log_upper - delta)
+
+
+def lowered_entry(rng, circuit, certificate):
+    places = tight_places(circuit, certificate)
+    if not places:
+        return None
+    place = places[rng.integers(len(places))]
+    value = certificate.covers[place[0]].vectors[place[1], place[2]]
+    return circuit, with_entry(certificate, place, value * (1 - 10 ** rng.uniform(-8, 0)))
+
+
+def changed_weight(rng, circuit, certificate):
+    """A weight that the state's probability depends on by more than all tolerances together."""
+    observed = {**certificate.evidence, **dict(zip(certificate.query, certificate.state, strict=True))}
+    before = mm.log_marginal(circuit, observed)
+    owner = np.repeat(np.arange(circuit.num_nodes), np.diff(circuit.start))
+    edges = np.flatnonzero((circuit.kind[owner] == SUM) & (circuit.log_weight > -np.inf))
+    for edge in rng.permutation(edges)[:20]:
+        changed = with_weight(circuit, edge, rng.choice([-1, 1]) * 10 ** rng.uniform(-6, 0.5))
+        if abs(mm.log_marginal(changed, observed) - before) > 1e-8:
+            return changed, certificate
+    return None
+
+
+CORRUPTIONS = [raised_value, lowered_bound, lowered_entry, changed_weight]
