@@ -7,6 +7,7 @@ import os
 import threading
 import tracemalloc
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ from margmap.errors import FormatError, LimitError
 from margmap.io import load, load_circuit
 from margmap.io.files import LIMIT_VARIABLE, read_lines, stream_lines
 
-MANY = 20_000
+MANY = 5_000
 NINES = "9" * 100_000
 
 
@@ -107,45 +108,46 @@ def test_tables_of_leaves_have_a_limit(tmp_path: Path) -> None:
         _ = circuit.scaled
 
 
-BOMB = b"c a comment that goes on and on\n" * 4096  # 128 KiB
-
-
-def write_bomb(path: Path, mebibytes: int) -> None:
-    with gzip.open(path, "wb", 9) as out:
-        for _ in range(8 * mebibytes):
-            out.write(BOMB)
-
-
-def test_a_bomb_is_refused_long_before_it_is_unpacked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Sixteen lines of 1 MiB in some 16 KiB, with the free part as small as a test needs it."""
     monkeypatch.delenv(LIMIT_VARIABLE, raising=False)
+    monkeypatch.setattr("margmap.io.files._ANY_RATIO", 3 << 20)
     path = tmp_path / "bomb.psdd.gz"
-    write_bomb(path, 256)
-    assert path.stat().st_size < 2_000_000
-    for read in (read_lines, lambda path: sum(1 for _ in stream_lines(path))):
-        tracemalloc.start()
-        try:
-            with pytest.raises(FormatError, match=f"200 times its size.*limit=.*{LIMIT_VARIABLE}"):
-                read(path)
-            peak = tracemalloc.get_traced_memory()[1]
-        finally:
-            tracemalloc.stop()
-        assert peak < 200 << 20
+    path.write_bytes(gzip.compress((b"c " + b"a" * ((1 << 20) - 3) + b"\n") * 16))
+    return path
 
 
-def test_limits_can_be_raised_and_lowered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "bomb.psdd.gz"
-    write_bomb(path, 70)
+@pytest.mark.parametrize("read", [read_lines, lambda path: [None for _ in stream_lines(path)]])
+def test_a_bomb_is_refused_long_before_it_is_unpacked(bomb: Path, read: Callable[[Path], object]) -> None:
+    tracemalloc.start()
+    try:
+        with pytest.raises(FormatError, match=f"200 times its size.*limit=.*{LIMIT_VARIABLE}"):
+            read(bomb)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 9 << 20
+
+
+def test_one_line_without_end(bomb: Path) -> None:
+    bomb.write_bytes(gzip.compress(b"c" * (16 << 20)))
+    with pytest.raises(FormatError, match="200 times its size"):
+        next(stream_lines(bomb))
+
+
+def test_limits_can_be_raised_and_lowered(bomb: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(LIMIT_VARIABLE, str(1 << 30))
-    assert sum(1 for _ in stream_lines(path)) == 70 * 8 * 4096
+    assert [len(line) for line in stream_lines(bomb)] == [(1 << 20) - 1] * 16
+    assert len(read_lines(bomb)) == 17
     monkeypatch.setenv(LIMIT_VARIABLE, "1000000")
-    with pytest.raises(FormatError, match="more than 1000000 bytes"):
-        read_lines(path)
-    with pytest.raises(FormatError, match="more than 1000000 bytes"):
-        list(stream_lines(path))
+    for read in (read_lines, lambda path: list(stream_lines(path))):
+        with pytest.raises(FormatError, match="unpacks to more than 1000000 bytes"):
+            read(bomb)
     monkeypatch.setenv(LIMIT_VARIABLE, "much")
     with pytest.raises(FormatError, match=f"{LIMIT_VARIABLE}='much' is not a number of bytes"):
-        read_lines(path)
-    assert len(read_lines(path, 1 << 30)) == 70 * 8 * 4096 + 1
+        read_lines(bomb)
+    assert len(read_lines(bomb, 1 << 30)) == 17
 
 
 PSDD = b"psdd 3\nL 0 0 1\nT 1 2 2 -0.5\nD 2 1 1 0 1 0.0\n"

@@ -1,0 +1,105 @@
+"""Circuits, vtrees and formulas with 100,000 levels go through everything: no recursion, nothing quadratic."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import margmap as mm
+from margmap.circuit import BERNOULLI, INDICATOR, Circuit, Parts, Variable, assemble
+from margmap.io import load_circuit, save
+from margmap.queries import log_marginal, posteriors, sample
+from margmap.reduce import reduce
+from margmap.structure import normalise, smooth
+from margmap.vtree import vtree_of
+
+LEVELS = 100_000
+A, B = Variable("a"), Variable("b")
+
+
+def one_child_sums() -> Circuit:
+    """p(a = 1) = 0.3 below sums and products with one child each."""
+    parts = Parts.new()
+    top = parts.leaf(BERNOULLI, 0, [math.log(0.3), math.log(0.7)])
+    for _ in range(LEVELS // 2):
+        top = parts.product([parts.sum([top], [0.0])])
+    return assemble([A], parts)
+
+
+def mixtures() -> Circuit:
+    """Each level mixes the one below with one of the four states in turn, the last ones of them counting most."""
+    parts = Parts.new()
+    leaf = [[parts.leaf(INDICATOR, v, [float(x)]) for x in (0, 1)] for v in (0, 1)]
+    states = [parts.product([leaf[0][x], leaf[1][y]]) for x in (0, 1) for y in (0, 1)]
+    top = states[0]
+    for level in range(LEVELS):
+        top = parts.sum([top, states[level % 4]], [math.log(0.9), math.log(0.1)])
+    return assemble([A, B], parts)
+
+
+# The last level that adds a state has share 0.1, the one four levels before it 0.1 * 0.9 ** 4, and so on.
+SHARE = [0.1 * 0.9 ** ((LEVELS - 1 - i) % 4) / (1 - 0.9**4) for i in range(4)]
+ANSWERS: list[tuple[Callable[[], Circuit], dict[str, int], float]] = [
+    (one_child_sums, {"a": 0}, math.log(0.7)),
+    (mixtures, {"a": 1, "b": 1}, math.log(SHARE[3])),
+]
+
+
+@pytest.mark.parametrize(("make", "state", "log_prob"), ANSWERS)
+def test_everything_on_deep_circuits(
+    make: Callable[[], Circuit], state: dict[str, int], log_prob: float, tmp_path: Path
+) -> None:
+    circuit = make()
+    assert circuit.depth >= LEVELS
+    assert circuit.properties.structured
+    assert smooth(circuit) is circuit
+    assert vtree_of(circuit).num_nodes == 2 * len(circuit.variables) - 1
+    assert normalise(circuit).num_nodes == circuit.num_nodes
+    assert log_marginal(circuit, {}) == pytest.approx(0.0, abs=1e-6)
+    assert len(posteriors(circuit, {})) == len(circuit.variables)
+    assert sample(circuit, 2, {}, 1).shape == (2, len(circuit.variables))
+    assert reduce(circuit, None).cardinality.tolist() == [2] * len(circuit.variables)
+    for method in ("auto", "frontier", "branch", "iterative", "brute"):
+        result = mm.marginal_map(circuit, None, {}, method=method)
+        assert (result.status, dict(result.state)) == ("optimal", state), method
+        assert result.log_prob == pytest.approx(log_prob, abs=1e-6)
+    for suffix in ("json", "jpc", "spn", "ac", "psdd"):
+        path = tmp_path / f"deep.{suffix}"
+        save(circuit, path)
+        again = load_circuit(path)
+        assert log_marginal(again, dict(zip(again.names, state.values(), strict=True))) == pytest.approx(
+            log_prob, abs=1e-6
+        )
+
+
+def test_smoothing_a_deep_chain_is_not_quadratic() -> None:
+    """At every level a child lacks everything below: what is multiplied in is shared with the level below."""
+    parts = Parts.new()
+    size = 1000
+    top = parts.leaf(BERNOULLI, 0, [math.log(0.3), math.log(0.7)])
+    for v in range(1, size):
+        one, zero = (parts.leaf(INDICATOR, v, [x]) for x in (1.0, 0.0))
+        top = parts.sum([parts.sum([parts.product([one, top])], [0.0]), zero], [math.log(0.4), math.log(0.6)])
+    circuit = assemble([Variable(v) for v in range(size)], parts)
+    made = smooth(circuit)
+    assert made.num_edges < 15 * size
+    assert made.properties[:3] == (True, True, True)
+    rng = np.random.default_rng(5)
+    row = {v: int(rng.integers(2)) for v in range(size)}
+    row[size - 1] = 1
+    row[size - 2] = 0
+    # The second level from the top has value 0.6 there, whatever the variables below it are.
+    assert log_marginal(made, row) == pytest.approx(math.log(0.4 * 0.6))
+
+
+def test_deep_formulas() -> None:
+    formula = 0.5 * A[0] + 0.5 * A[1]
+    for level in range(LEVELS):
+        formula = 0.9 * formula + 0.1 * A[level % 2]
+    circuit = mm.circuit_of(formula * B[1])
+    assert circuit.depth == LEVELS + 2
+    assert log_marginal(circuit, {"b": 1}) == pytest.approx(0.0, abs=1e-6)
