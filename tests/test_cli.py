@@ -285,6 +285,19 @@ def test_solve_without_a_query_is_mpe() -> None:
     assert len(Run("solve", CLINIC, "-e", "season=winter,age=senior", "--json").json["state"]) == 10
 
 
+def test_approximate() -> None:
+    run = Run("approximate", CLINIC, "-q", "illness,course", "-e", "season=winter", "-m", "beam", "-k", "3")
+    assert run.code == 0
+    assert "flu" in run.out
+    assert "not proven" in run.out
+    answer = Run("approximate", CLINIC, "-q", "illness,course", "-e", "season=winter", "--json").json
+    assert list(answer) == ["state", "log_prob", "log_conditional", "method", "seconds"]
+    best = Run("solve", CLINIC, "-q", "illness,course", "-e", "season=winter", "--json").json
+    assert answer["log_prob"] <= best["log_upper"]
+    refused("approximate", CLINIC, "-m", "best", naming=["unknown method 'best'", "k_best_tree"])
+    refused("approximate", CLINIC, "-m", "best_tree", "-k", "3", naming=["no option 'k'"])
+
+
 def test_solve_an_instance(small: Path, tmp_path: Path) -> None:
     one = tmp_path / "one.json"
     one.write_text(json.dumps({"query": ["c"], "evidence": {"x=1,y": 1}}))

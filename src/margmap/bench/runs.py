@@ -283,19 +283,25 @@ def _give_back(starter: subprocess.Popen[str], alive: bool) -> None:
 
 def _end(starter: subprocess.Popen[str]) -> None:
     """Without its stdin it ends itself, and first kills the run that is under way."""
-    if starter.stdin is not None:
-        with suppress(OSError):
-            starter.stdin.close()
+    assert starter.stdin is not None
+    assert starter.stdout is not None
+    with suppress(OSError):
+        starter.stdin.close()
     starter.wait()
+    starter.stdout.close()
 
 
 def _end_all() -> None:
     with _guard:
-        ending = list(_starters)
+        idle, busy = list(_idle), _starters.difference(_idle)
         _starters.clear()
         _idle.clear()
-    for starter in ending:
+    for starter in idle:
         _end(starter)
+    for starter in busy:  # whoever waits for its answer does the rest
+        assert starter.stdin is not None
+        with suppress(OSError):
+            starter.stdin.close()
 
 
 def _record_of(future: Future[dict[str, Any]], task: Task) -> dict[str, Any]:

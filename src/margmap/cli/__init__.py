@@ -10,6 +10,7 @@ import math
 import os
 import sys
 import time
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -54,6 +55,23 @@ MaxEdges = Annotated[
 Evidence = Annotated[
     list[str] | None,
     typer.Option("--evidence", "-e", metavar="V=X,...", help="Observed values, such as 1=0,4=1 or season=winter."),
+]
+
+Query = Annotated[
+    list[str] | None,
+    typer.Option("--query", "-q", metavar="V,...", help="Variables to find the best state of. Without: MPE."),
+]
+Instance = Annotated[
+    Path | None,
+    typer.Option(
+        "--instance",
+        metavar="FILE",
+        help='JSON with "query" (a list) and "evidence" (an object), in place of the two options; '
+        "the way to write names that contain '=' or ','.",
+    ),
+]
+Index = Annotated[
+    int | None, typer.Option("--index", metavar="I", help='Which entry of a list "instances" in it, from 0.')
 ]
 
 app = typer.Typer(
@@ -272,10 +290,7 @@ def sample(
 @_command
 def solve(
     model: Model,
-    query: Annotated[
-        list[str] | None,
-        typer.Option("--query", "-q", metavar="V,...", help="Variables to find the best state of. Without: MPE."),
-    ] = None,
+    query: Query = None,
     evidence: Evidence = None,
     method: Annotated[str, typer.Option("--method", "-m", metavar="M", help="The solver to use.")] = "auto",
     time_limit: Annotated[
@@ -291,18 +306,8 @@ def solve(
         str | None,
         typer.Option("--memory-limit", metavar="N", help="Bytes for the solver's tables, such as 500M (K, M or G)."),
     ] = None,
-    instance: Annotated[
-        Path | None,
-        typer.Option(
-            "--instance",
-            metavar="FILE",
-            help='JSON with "query" (a list) and "evidence" (an object), in place of the two options; '
-            "the way to write names that contain '=' or ','.",
-        ),
-    ] = None,
-    index: Annotated[
-        int | None, typer.Option("--index", metavar="I", help='Which entry of a list "instances" in it, from 0.')
-    ] = None,
+    instance: Instance = None,
+    index: Index = None,
     option: Annotated[
         list[str] | None,
         typer.Option("--option", metavar="NAME=VALUE", help="An option of the method, such as heuristic=Pruned."),
@@ -352,8 +357,7 @@ def solve(
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Say on stderr what the solver did.")] = False,
 ) -> None:
     """Find the most likely state of the query variables given the evidence, all others summed out, and prove it."""
-    if instance is not None and (query or evidence):
-        raise typer.BadParameter("give either --instance or --query and --evidence, not both")
+    asked, observed = _question(query, evidence, instance, index)
     if batch is None and any(given is not None for given in (output, header, jobs, dask)):
         raise typer.BadParameter("--output, --header, --jobs and --dask are for --batch")
     if batch is not None and (
@@ -371,12 +375,6 @@ def solve(
         from margmap.cli.verify import NETWORK
 
         raise QueryError(NETWORK)
-    if index is not None and instance is None:
-        raise typer.BadParameter("--index chooses an entry of --instance: give that too")
-    asked = parse_names("--query", query) if query else None
-    observed = parse_evidence("--evidence", evidence or [])
-    if instance is not None:
-        asked, observed = read_instance(instance, index)
     options = _method_options(method, option or [], trace)
     if gap is not None:
         options["gap"] = gap
@@ -471,6 +469,43 @@ def verify(
         raise QueryError(NETWORK)
     if not run_verify(model, certificate, format, asked, observed, json):
         raise typer.Exit(BAD_INPUT)
+
+
+@_command
+def approximate(
+    model: Model,
+    query: Query = None,
+    evidence: Evidence = None,
+    method: Annotated[
+        str,
+        typer.Option(
+            "--method", "-m", metavar="M", help="best_tree, naive_greedy, argmax_product, beam or k_best_tree."
+        ),
+    ] = "k_best_tree",
+    k: Annotated[
+        int | None, typer.Option("-k", metavar="K", min=1, help="How many states beam and k_best_tree look at.")
+    ] = None,
+    instance: Instance = None,
+    index: Index = None,
+    format: Format = None,
+    max_edges: MaxEdges = None,
+    json: Json = False,
+) -> None:
+    """Find a likely state of the query variables quickly, without a proof that it is the most likely one."""
+    asked, observed = _question(query, evidence, instance, index)
+    circuit = _load(model, format, max_edges)
+    with spinner("Looking for a good state ..."):
+        from margmap.solve.approximate import approximate as find
+
+        found = find(circuit, asked, observed, method, **({} if k is None else {"k": k}))
+    if json:
+        state = {str(name): value for name, value in found.state.items()}
+        print_json({**asdict(found), "state": state})
+        return
+    print_table(("variable", "value"), list(found.state.items()))
+    print(f"log p(q, e) = {found.log_prob:.6f}, p(q | e) = {math.exp(found.log_conditional):.6g}")
+    print("not proven: a better state may exist; `margmap solve` finds the best")
+    print(f"method {found.method}, {found.seconds:.3g} s")
 
 
 @_command
@@ -657,6 +692,19 @@ def _report_batch(summary: Summary, output: Path, json: bool) -> None:
         print(f"{failed} rows failed: the column 'error' says why", file=sys.stderr)
     if summary.interrupted or any(status != "optimal" for status in summary.ended):
         raise typer.Exit(STOPPED)
+
+
+def _question(
+    query: list[str] | None, evidence: list[str] | None, instance: Path | None, index: int | None
+) -> tuple[list[Name] | None, dict[Name, Value]]:
+    """Query (None: all that is not observed) and evidence, from the options or from a file."""
+    if instance is not None and (query or evidence):
+        raise typer.BadParameter("give either --instance or --query and --evidence, not both")
+    if index is not None and instance is None:
+        raise typer.BadParameter("--index chooses an entry of --instance: give that too")
+    if instance is not None:
+        return read_instance(instance, index)
+    return parse_names("--query", query) if query else None, parse_evidence("--evidence", evidence or [])
 
 
 def _method_options(method: str, texts: list[str], trace: Path | None) -> dict[str, Any]:

@@ -33,6 +33,7 @@ class Approximation:
     #: log p(q | e).
     log_conditional: float
     method: str
+    #: Seconds spent on this call, the first run's compilation of kernels not counted.
     seconds: float
 
 
@@ -61,18 +62,20 @@ def approximate(
             raise QueryError(f"method {method!r} has no option {option!r}: it takes {', '.join(known) or 'none'}")
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise QueryError(f"{option}={number!r}: give a whole number of at least 1")
-    require_tractable(circuit)
     evidence = evidence or {}
-    columns = resolve_query(circuit, query, evidence)
-    codes, reals = circuit.evidence_codes(evidence)
-    reduced = reduce_codes(circuit, columns, codes, reals)
-    state = function(reduced, **options) if columns else np.zeros(0, dtype=np.int32)
-    codes[columns] = state
-    log_prob = log_value(circuit, codes, reals)
-    named = {
-        circuit.variables[c].name: circuit.variables[c].label(x) for c, x in zip(columns, state.tolist(), strict=True)
-    }
-    return Approximation(named, log_prob, log_prob - reduced.log_scale, method, time.perf_counter() - begun)
+    limits = Limits()
+    with limits.not_counting_compilation():
+        require_tractable(circuit)
+        columns = resolve_query(circuit, query, evidence)
+        codes, reals = circuit.evidence_codes(evidence)
+        reduced = reduce_codes(circuit, columns, codes, reals)
+        state = function(reduced, **options) if columns else np.zeros(0, dtype=np.int32)
+        codes[columns] = state
+        log_prob = log_value(circuit, codes, reals)
+    variables = [circuit.variables[c] for c in columns]
+    named = {variable.name: variable.label(x) for variable, x in zip(variables, state.tolist(), strict=True)}
+    seconds = time.perf_counter() - begun - limits.compiling
+    return Approximation(named, log_prob, log_prob - reduced.log_scale, method, seconds)
 
 
 def best_tree(reduced: Reduced) -> IntArray:

@@ -46,7 +46,7 @@ class Incumbents:
         state, value = state.copy(), -np.inf
         while True:
             higher = _climb(self._flat, state, flips)
-            self._keep(state, higher)
+            self.keep(state, higher)
             if not climb or higher <= value:
                 return self.best[1] > before
             value = higher
@@ -56,12 +56,13 @@ class Incumbents:
         """Fill up the best states with those that differ from the best in one variable."""
         if self._most > 1 and self.ranked:
             best = self.best[0]
-            for leaf, value in _neighbours(self._flat, best, self._most):
+            for leaf, value in neighbours(self._flat, best, self._most):
                 state = best.copy()
                 state[self._flat.var[int(leaf)]] = self._flat.value[int(leaf)]
-                self._keep(state, value)
+                self.keep(state, value)
 
-    def _keep(self, state: IntArray, log_value: float) -> None:
+    def keep(self, state: IntArray, log_value: float) -> None:
+        """Take a state of this log value among the best, if it is one of them."""
         log_value += self._log_scale
         if log_value > self.floor and not any(np.array_equal(state, known) for _, known in self.ranked):
             ranked = sorted((*self.ranked, (log_value, state.copy())), key=lambda pair: -pair[0])
@@ -72,7 +73,7 @@ def lower_bound_state(flat: Flat, deterministic: Flags, variables: int) -> IntAr
     """Algorithm 4: take the maximum at deterministic sums and at every sum above one, follow it down."""
     take_max = _at_or_above(flat, deterministic)
     state = np.zeros(variables, dtype=np.int32)
-    _extract(flat, output_bounds(flat, take_max).share, state)
+    extract(flat, output_bounds(flat, take_max).share, state)
     return state
 
 
@@ -86,9 +87,15 @@ def _at_or_above(f: Flat, deterministic: Flags) -> Flags:
 
 
 @kernel
-def _extract(f: Flat, share: FloatArray, state: IntArray) -> None:
-    stack = np.zeros(f.kind.size, dtype=np.int32)
-    stack[0] = f.kind.size - 1
+def extract(f: Flat, share: FloatArray, state: IntArray) -> None:
+    """The state that the largest share at every sum leads to."""
+    extract_below(f, share, state, f.kind.size - 1, np.zeros(f.kind.size, dtype=np.int32))
+
+
+@kernel
+def extract_below(f: Flat, share: FloatArray, state: IntArray, node: int, stack: IntArray) -> None:
+    """The same below one node; the other variables stay as they are."""
+    stack[0] = node
     height = 1
     while height > 0:
         height -= 1
@@ -120,7 +127,7 @@ def _climb(f: Flat, state: IntArray, flips: int) -> float:
     value, log_scale, slope = np.zeros(n_nodes), np.zeros(n_nodes), np.zeros(n_nodes)
     best_gain, best_value = np.zeros(state.size), np.zeros(state.size, dtype=np.int32)
     before = state.copy()
-    _evaluate(f, state, value, log_scale)
+    evaluate(f, state, value, log_scale)
     for _ in range(flips):
         if value[n_nodes - 1] == 0:
             break
@@ -141,22 +148,22 @@ def _climb(f: Flat, state: IntArray, flips: int) -> float:
             if best_value[v] >= 0:
                 state[v] = best_value[v]
                 gaining += 1
-        _evaluate(f, state, value, log_scale)
+        evaluate(f, state, value, log_scale)
         root = value[n_nodes - 1]
         if gaining > 1 and (root == 0 or np.log(root) + log_scale[n_nodes - 1] < current + np.log(best_gain[best])):
             state[:] = before
             state[best] = best_value[best]
-            _evaluate(f, state, value, log_scale)
+            evaluate(f, state, value, log_scale)
     root = value[n_nodes - 1]
     return np.log(root) + log_scale[n_nodes - 1] if root > 0 else -np.inf
 
 
 @kernel
-def _neighbours(f: Flat, state: IntArray, most: int) -> FloatArray:
+def neighbours(f: Flat, state: IntArray, most: int) -> FloatArray:
     """The leaves whose literals give the best states if set in ``state``, and the log values of those states."""
     n_nodes = f.kind.size
     value, log_scale, slope = np.zeros(n_nodes), np.zeros(n_nodes), np.zeros(n_nodes)
-    _evaluate(f, state, value, log_scale)
+    evaluate(f, state, value, log_scale)
     if value[n_nodes - 1] == 0:
         return np.zeros((0, 2))
     _differentiate(f, value, log_scale, slope)
@@ -172,38 +179,44 @@ def _neighbours(f: Flat, state: IntArray, most: int) -> FloatArray:
 
 
 @kernel
-def _evaluate(f: Flat, state: IntArray, value: FloatArray, log_scale: FloatArray) -> None:
+def evaluate(f: Flat, state: IntArray, value: FloatArray, log_scale: FloatArray) -> None:
     """Every node's value under a state, as ``value * exp(log_scale)``; the scale of a zero is 0."""
     for n in range(f.kind.size):
-        scale = 0.0
-        if f.kind[n] == PRODUCT:
-            v = 1.0
-            for e in range(f.start[n], f.start[n + 1]):
-                v *= value[f.child[e]]
-                scale += log_scale[f.child[e]]
-                if v < TINY:
-                    if v == 0:
-                        scale = 0.0
-                        break
-                    scale += np.log(v)
-                    v = 1.0
-        elif f.kind[n] == SUM:
-            v, scale = 0.0, -np.inf
-            for e in range(f.start[n], f.start[n + 1]):
-                if value[f.child[e]] > 0:
-                    scale = max(scale, log_scale[f.child[e]])
-            for e in range(f.start[n], f.start[n + 1]):
-                c = f.child[e]
-                if value[c] > 0:
-                    v += f.weight[e] * value[c] * (1.0 if log_scale[c] == scale else np.exp(log_scale[c] - scale))
-            if v == 0:
-                scale = 0.0
-            elif v < TINY:
+        evaluate_node(f, n, state, value, log_scale)
+
+
+@kernel
+def evaluate_node(f: Flat, n: int, state: IntArray, value: FloatArray, log_scale: FloatArray) -> None:
+    """One node's value, from those of its children."""
+    scale = 0.0
+    if f.kind[n] == PRODUCT:
+        v = 1.0
+        for e in range(f.start[n], f.start[n + 1]):
+            v *= value[f.child[e]]
+            scale += log_scale[f.child[e]]
+            if v < TINY:
+                if v == 0:
+                    scale = 0.0
+                    break
                 scale += np.log(v)
                 v = 1.0
-        else:
-            v = 1.0 if state[f.var[n]] == f.value[n] else 0.0
-        value[n], log_scale[n] = v, scale
+    elif f.kind[n] == SUM:
+        v, scale = 0.0, -np.inf
+        for e in range(f.start[n], f.start[n + 1]):
+            if value[f.child[e]] > 0:
+                scale = max(scale, log_scale[f.child[e]])
+        for e in range(f.start[n], f.start[n + 1]):
+            c = f.child[e]
+            if value[c] > 0:
+                v += f.weight[e] * value[c] * (1.0 if log_scale[c] == scale else np.exp(log_scale[c] - scale))
+        if v == 0:
+            scale = 0.0
+        elif v < TINY:
+            scale += np.log(v)
+            v = 1.0
+    else:
+        v = 1.0 if state[f.var[n]] == f.value[n] else 0.0
+    value[n], log_scale[n] = v, scale
 
 
 @kernel
