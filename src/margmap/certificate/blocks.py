@@ -22,8 +22,8 @@ from margmap.circuit import INDICATOR, PRODUCT, SUM, FloatArray, IntArray, KindA
 #: Join the last two blocks: the only token of a tree that is not a variable.
 JOIN = -1
 
-# Pairs of vectors looked at in one go.
-PAIRS_AT_ONCE = 1 << 16
+# Numbers worked out in one go, for as many pairs of vectors as that allows.
+NUMBERS_AT_ONCE = 1 << 20
 LANES = 32
 
 
@@ -242,7 +242,7 @@ class Candidates:
 
     def above(self, floor: float) -> Iterator[tuple[IntArray, IntArray, FloatArray, float]]:
         """Pairs whose bound is above the floor, their bounds, and the largest bound that is not; piece by piece."""
-        rows = max(1, PAIRS_AT_ONCE // max(1, len(self._second)))
+        rows = max(1, NUMBERS_AT_ONCE // max(1, len(self._second) * self.block.entries))
         weight = _backward(self.block, self.form.weight)
         for begin in range(0, len(self._first), rows):
             first = self._first[begin : begin + rows]

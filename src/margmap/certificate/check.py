@@ -125,7 +125,7 @@ def problem_of(
     for column, code in zip(columns, state, strict=True):
         codes[column] = circuit.variables[column].code(code)
     low, high = enclose(arrays, codes, reals)
-    if not np.isfinite([low[0], high[0], upper.scale[0], *upper.weight]).all():
+    if not (np.isfinite((low[0], high[0], upper.scale[0])).all() and np.isfinite(upper.weight).all()):
         raise StructureError("a parameter of the circuit is beyond what the checker can compute with")
     return Problem(columns, cardinality, upper, low, high)
 

@@ -35,7 +35,7 @@ from margmap.solve import marginal_map
 from margmap.solve.result import TOLERANCE, Result
 
 #: Vectors of one block; surplus ones are merged into their maximum, which makes the bound weaker.
-MOST_VECTORS = 1 << 13
+MOST_VECTORS = 1 << 12
 
 #: Multiplications for the pairs of all blocks; a proof that takes more is not written.
 MOST_WORK = 2 * 10**10
