@@ -535,6 +535,10 @@ def test_what_has_no_certificate(tmp_path, model):
         assert "margmap convert" in refused.stderr
     with pytest.raises(mm.QueryError, match="convert the network"):
         mm.certify(mm.load_network(network), None)
+    with pytest.raises(mm.QueryError, match="about a circuit"):
+        mm.verify(mm.load_network(network), mm.certify(running_example(), ["X1"]))
+    with pytest.raises(mm.QueryError, match="another query"):
+        mm.certify(running_example(), ["X1"], result=mm.marginal_map(running_example(), ["X2"]))
     assert not proof.exists()
     wide = tmp_path / "wide.json"
     mm.save(hard(), wide)

@@ -89,6 +89,8 @@ def verify(
     The claim is about the query and the evidence written in the certificate; where ``query`` or ``evidence`` are given
     it must be about those. A check that would take more than ``max_work`` multiplications is refused.
     """
+    if not isinstance(circuit, Circuit):
+        raise QueryError("a certificate is about a circuit: load the circuit that the network was converted to")
     state: dict[Name, int | str] = {}
     low, high = -math.inf, math.inf
     try:

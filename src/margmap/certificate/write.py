@@ -67,6 +67,8 @@ def certify(
         result = marginal_map(circuit, query, evidence, gap=gap)
     gap = max(gap, TOLERANCE)
     names = list(result.state)
+    if query is not None and {circuit.index(name) for name in query} != {circuit.index(name) for name in names}:
+        raise QueryError("result= is the answer to another query")
     state = [circuit.variables[circuit.index(name)].code(value) for name, value in result.state.items()]
     problem = problem_of(circuit, names, evidence, state)
     upper, log_lower = problem.upper, log_of(problem.low, False)
