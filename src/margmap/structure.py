@@ -219,7 +219,8 @@ class _Padding:
         return [int(c) for c in children[order]]
 
     def _bits(self, node: int) -> Bits:
-        return self.scopes.bits[self.scopes.id[node]]
+        bits: Bits = self.scopes.bits[self.scopes.id[node]]
+        return bits
 
 
 def normalise(circuit: Circuit) -> Circuit:

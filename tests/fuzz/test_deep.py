@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -94,6 +96,41 @@ def test_smoothing_a_deep_chain_is_not_quadratic() -> None:
     row[size - 2] = 0
     # The second level from the top has value 0.6 there, whatever the variables below it are.
     assert log_marginal(made, row) == pytest.approx(math.log(0.4 * 0.6))
+
+
+def rough_circuit(rng: random.Random, size: int) -> Circuit:
+    """Sums whose children have different scopes, over products of what lies below."""
+    parts = Parts.new()
+
+    def node(scope: list[int]) -> int:
+        if len(scope) == 1:
+            return parts.leaf(BERNOULLI, scope[0], [math.log(0.25), math.log(0.75)])
+        children = []
+        for _ in range(rng.randint(1, 3)):
+            some = rng.sample(scope, rng.randint(1, len(scope)))
+            cut = rng.randint(0, len(some) - 1)
+            pieces = [piece for piece in (some[:cut], some[cut:]) if piece]
+            children.append(parts.product([node(piece) for piece in pieces]) if len(pieces) > 1 else node(pieces[0]))
+        return parts.sum(children, [math.log(rng.uniform(0.1, 1)) for _ in children])
+
+    node(list(range(size)))
+    return assemble([Variable(v) for v in range(size)], parts)
+
+
+def test_smoothing_with_shared_nodes_is_the_same_function(monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(8)
+    rows = np.array(list(itertools.product((0, 1), repeat=7)))
+    shared = 0
+    for _ in range(60):
+        circuit = rough_circuit(rng, 7)
+        monkeypatch.setattr("margmap.structure._COVER_VARIABLES", 100)
+        plain = smooth(circuit)
+        monkeypatch.setattr("margmap.structure._COVER_VARIABLES", 0)
+        made = smooth(circuit)
+        assert made.properties[:2] == (True, True)
+        assert mm.log_likelihood(made, rows) == pytest.approx(mm.log_likelihood(plain, rows), abs=1e-12)
+        shared += made.num_nodes != plain.num_nodes
+    assert shared > 10
 
 
 def test_deep_formulas() -> None:
