@@ -22,7 +22,7 @@ from margmap.circuit import BERNOULLI, Parts, Variable, assemble
 from margmap.flat import Flat, rebuild
 from margmap.reduce import reduce
 from margmap.solve.bounds import edge_bounds, find_deterministic, find_supports, output_bounds
-from margmap.solve.incumbent import Incumbents, _differentiate, _evaluate, lower_bound_state
+from margmap.solve.incumbent import Incumbents, _differentiate, evaluate, lower_bound_state
 from margmap.solve.regroup import regroup
 from margmap.solve.result import Limits
 from margmap.solve.split import split, split_size
@@ -250,7 +250,7 @@ def test_flip_values(first):
         for s in np.random.default_rng(i).choice(len(states), min(8, len(states)), replace=False):
             state = states[s].astype(np.int32)
             value, scale, slope = np.zeros(flat.num_nodes), np.zeros(flat.num_nodes), np.zeros(flat.num_nodes)
-            _evaluate(flat, state, value, scale)
+            evaluate(flat, state, value, scale)
             assert same(value * np.exp(scale), values[:, s])
             if value[-1] == 0:
                 continue

@@ -17,7 +17,7 @@ from margmap.flat import LEAF, Flat
 from margmap.queries import log_value
 from margmap.reduce import Reduced, reduce_codes, resolve_query
 from margmap.solve.bounds import output_bounds
-from margmap.solve.incumbent import Incumbents, evaluate_node, extract, extract_below, neighbours
+from margmap.solve.incumbent import Incumbents, evaluate_nodes, extract, extract_below, neighbours
 from margmap.solve.marginals import by_literal, flows, marginals, score
 from margmap.solve.result import Limits
 from margmap.structure import require_tractable
@@ -197,8 +197,7 @@ def _argmax_product(f: Flat, state: IntArray) -> None:
         best, best_value, best_scale = f.start[n], 0.0, -np.inf
         for e in range(f.start[n], f.start[n + 1]):
             extract_below(f, share, state, f.child[e], stack)
-            for m in order:
-                evaluate_node(f, m, state, value, log_scale)
+            evaluate_nodes(f, order, state, value, log_scale)
             v, scale = value[n], log_scale[n]
             if v > 0 and (best_value == 0 or np.log(v) + scale > np.log(best_value) + best_scale):
                 best, best_value, best_scale = e, v, scale

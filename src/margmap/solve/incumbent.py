@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import numpy as np
 
 from margmap._jit import kernel
@@ -181,42 +183,42 @@ def neighbours(f: Flat, state: IntArray, most: int) -> FloatArray:
 @kernel
 def evaluate(f: Flat, state: IntArray, value: FloatArray, log_scale: FloatArray) -> None:
     """Every node's value under a state, as ``value * exp(log_scale)``; the scale of a zero is 0."""
-    for n in range(f.kind.size):
-        evaluate_node(f, n, state, value, log_scale)
+    evaluate_nodes(f, range(f.kind.size), state, value, log_scale)
 
 
 @kernel
-def evaluate_node(f: Flat, n: int, state: IntArray, value: FloatArray, log_scale: FloatArray) -> None:
-    """One node's value, from those of its children."""
-    scale = 0.0
-    if f.kind[n] == PRODUCT:
-        v = 1.0
-        for e in range(f.start[n], f.start[n + 1]):
-            v *= value[f.child[e]]
-            scale += log_scale[f.child[e]]
-            if v < TINY:
-                if v == 0:
-                    scale = 0.0
-                    break
+def evaluate_nodes(f: Flat, nodes: Iterable[int], state: IntArray, value: FloatArray, log_scale: FloatArray) -> None:
+    """The values of some nodes, children first, from those of their children."""
+    for n in nodes:
+        scale = 0.0
+        if f.kind[n] == PRODUCT:
+            v = 1.0
+            for e in range(f.start[n], f.start[n + 1]):
+                v *= value[f.child[e]]
+                scale += log_scale[f.child[e]]
+                if v < TINY:
+                    if v == 0:
+                        scale = 0.0
+                        break
+                    scale += np.log(v)
+                    v = 1.0
+        elif f.kind[n] == SUM:
+            v, scale = 0.0, -np.inf
+            for e in range(f.start[n], f.start[n + 1]):
+                if value[f.child[e]] > 0:
+                    scale = max(scale, log_scale[f.child[e]])
+            for e in range(f.start[n], f.start[n + 1]):
+                c = f.child[e]
+                if value[c] > 0:
+                    v += f.weight[e] * value[c] * (1.0 if log_scale[c] == scale else np.exp(log_scale[c] - scale))
+            if v == 0:
+                scale = 0.0
+            elif v < TINY:
                 scale += np.log(v)
                 v = 1.0
-    elif f.kind[n] == SUM:
-        v, scale = 0.0, -np.inf
-        for e in range(f.start[n], f.start[n + 1]):
-            if value[f.child[e]] > 0:
-                scale = max(scale, log_scale[f.child[e]])
-        for e in range(f.start[n], f.start[n + 1]):
-            c = f.child[e]
-            if value[c] > 0:
-                v += f.weight[e] * value[c] * (1.0 if log_scale[c] == scale else np.exp(log_scale[c] - scale))
-        if v == 0:
-            scale = 0.0
-        elif v < TINY:
-            scale += np.log(v)
-            v = 1.0
-    else:
-        v = 1.0 if state[f.var[n]] == f.value[n] else 0.0
-    value[n], log_scale[n] = v, scale
+        else:
+            v = 1.0 if state[f.var[n]] == f.value[n] else 0.0
+        value[n], log_scale[n] = v, scale
 
 
 @kernel

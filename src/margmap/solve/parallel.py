@@ -42,6 +42,9 @@ LONGEST_SLICE = 16.0
 #: The same for the first tasks: there are soon enough subproblems for all workers.
 SHORT_SECONDS = 0.1
 
+#: For each million edges, all of these are so many times as long: a large circuit takes long to bound at all.
+LONGER = 8.0
+
 #: The most subproblems that travel together.
 TOGETHER = 64
 
@@ -80,7 +83,7 @@ def solve(reduced: Reduced, limits: Limits, method: str, jobs: int, executor: Ex
         raise StructureError(NOT_STRUCTURED)
     name = "frontier" if structured else "branch"
     work = Work(reduced, bool(structured), limits.gap, limits.memory if limits.holds_memory else None)
-    alone = limits.until(limits.clock() + FIRST_SECONDS)
+    alone = limits.until(limits.clock() + FIRST_SECONDS * work.patience)
     coordinator = _Coordinator(work, limits, work.attempt([Part((), 0.0)], -np.inf, alone))
     if not coordinator.heap:
         return name, coordinator.outcome("optimal")
@@ -100,6 +103,11 @@ class Work(NamedTuple):
     structured: bool
     gap: float
     memory_limit: int | None
+
+    @property
+    def patience(self) -> float:
+        """How many times as long as usual a slice of time is for this circuit."""
+        return 1.0 + LONGER * self.reduced.num_edges / 1e6
 
     def attempt(self, parts: Sequence[Part], floor: float, limits: Limits) -> Answer:
         """Work on subproblems one by one, for states with a log value above ``floor``, until the limits are reached."""
@@ -260,7 +268,8 @@ class _Coordinator:
     def help(self) -> None:
         """Work here as long as the first worker has not begun."""
         part = heapq.heappop(self.heap)[2]
-        self.take(self.work.attempt([part], self.best, self.limits.until(self.limits.clock() + SHORT_SECONDS)))
+        until = self.limits.clock() + SHORT_SECONDS * self.work.patience
+        self.take(self.work.attempt([part], self.best, self.limits.until(until)))
 
     def outcome(self, status: Status) -> Outcome:
         left = [*self.open_parts(), *self.lost]
@@ -293,7 +302,7 @@ class _Coordinator:
         seconds = min(SLICE_SECONDS * 2.0 ** max(part.tries for part in parts), LONGEST_SLICE)
         if number < 4 * self.workers:
             seconds = SHORT_SECONDS
-        seconds = min(seconds, max(self.limits.deadline - self.limits.clock(), 1e-3))
+        seconds = min(seconds * self.work.patience, max(self.limits.deadline - self.limits.clock(), 1e-3))
         try:
             future = executor.submit(_work, self.token, packed, parts, self.best, seconds)
         except (BrokenExecutor, RuntimeError) as error:
