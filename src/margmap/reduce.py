@@ -83,7 +83,7 @@ def reduce_codes(
     asked = circuit.scopes.meeting(columns)
     work = partial(_reduce, s, codes, reals, position, cardinality, circuit.scopes.id, asked)
     room = 32 * circuit.num_edges + 48 * circuit.num_nodes
-    kind, start, child, weight, var, value, log_scale, dropped = run(work, circuit.num_edges, room)
+    kind, start, child, weight, var, value, log_scale, dropped = run(work, 4 * circuit.num_edges, room)
     if log_scale == -np.inf:
         raise _impossible()
     flat, _ = rebuild(Flat(kind, start, child, weight, var, value), np.ones(child.size, dtype=np.bool_), run)

@@ -76,13 +76,13 @@ def find_supports(flat: Flat, cardinality: IntArray, run: Runner = to_the_end) -
     words = max(1, -(-cardinality.size // 64))
     groups = int(cardinality.max()) if cardinality.size else 1
     room = 8 * groups * words * flat.num_nodes
-    return Supports(run(partial(_supports, flat, words, groups), groups * words * flat.num_edges, room), words)
+    return Supports(run(partial(_supports, flat, words, groups), room // 8 + flat.num_edges, room), words)
 
 
 def find_deterministic(flat: Flat, supports: Supports, run: Runner = to_the_end) -> Flags:
     """The sums any two children of which exclude each other on some variable (Q-determinism, a sufficient test)."""
     work = partial(_deterministic, flat, supports.can, supports.words)
-    return run(work, supports.can.shape[1] * flat.num_edges, flat.num_nodes)
+    return run(work, supports.can.size + flat.num_edges, flat.num_nodes)
 
 
 def output_bounds(flat: Flat, deterministic: Flags, run: Runner = to_the_end) -> Bounds:

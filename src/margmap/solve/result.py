@@ -35,7 +35,7 @@ MEMORY_SECONDS = 0.005
 
 # Compiled work over fewer edges is over in some milliseconds and not worth a thread that can be stopped; nor is asking
 # for the size of the process worth it before fewer bytes are taken.
-QUICK_EDGES = 200_000
+QUICK_EDGES = 1_000_000
 QUICK_BYTES = 1 << 20
 
 T = TypeVar("T")
