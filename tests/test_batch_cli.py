@@ -213,9 +213,9 @@ def count_rows(monkeypatch):
 
     solved, answer = [], margmap.batch._Job.answer
 
-    def counted(job, row):
-        solved.append(row.number)
-        return answer(job, row)
+    def counted(job, number, data):
+        solved.append(number)
+        return answer(job, number, data)
 
     monkeypatch.setattr(margmap.batch._Job, "answer", counted)
     return solved

@@ -1,8 +1,8 @@
 """One model, many rows of evidence: answers in the order of the rows, on any executor, each row exactly once.
 
 A worker gets the job (model, query, options) once and keeps it under a token. Rows travel in chunks of about a quarter
-of a second of work. A chunk whose worker dies is tried again, its rows one by one; a row that has been under way in two
-workers' deaths runs alone, and if that one dies too, the row has failed.
+of a second of work. A chunk whose worker dies is tried again, its rows one by one. A row that was under way at two
+deaths then runs alone, so that it is not blamed for others; if its worker dies twice more, the row has failed.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ CHUNKS_PER_WORKER = 3
 #: Rows begun but not yet delivered: a slow row holds up at most so many answers.
 AHEAD = 4096
 
-#: A row that is under way when a worker dies for the third time is given up.
-MOST_DEATHS = 3
+#: After so many deaths a row runs alone, and after so many it is given up.
+ALONE_AFTER, MOST_DEATHS = 2, 4
 
 # Seconds after which an executor is asked again how many workers it has.
 _COUNT_SECONDS = 5.0
@@ -154,11 +154,13 @@ def _queries(query: Any) -> Sequence[Query] | None:
 
 
 class _Row(NamedTuple):
-    """A row on its way: its number, its cells, its own query if it has one, how often a worker died with it."""
+    """A row on its way: its number, the bytes of what a worker needs, how often a worker died with it.
+
+    Bytes, because some executors look into what they are given, and whoever made the row may change it meanwhile.
+    """
 
     number: int
-    cells: Cells
-    query: Query
+    data: bytes
     deaths: int = 0
 
 
@@ -185,23 +187,27 @@ class _Job:
             require_tractable(self.model)
             _ = self.model.scaled
 
-    def answer(self, row: _Row) -> Answer:
+    def answer(self, number: int, data: bytes) -> Answer:
         """The result of one row, or why there is none."""
         try:
-            query = self.query if row.query is None else row.query
-            evidence = evidence_of(self.model, self.columns, row.cells)
+            cells, query = pickle.loads(data)
+            query = self.query if query is None else query
+            evidence = evidence_of(self.model, self.columns, cells)
             return marginal_map(self.model, query, evidence, self.method, self.time_limit, **self.options)
-        except MargmapError as error:
-            return FailedRow(row.number, str(error), type(error).__name__)
         except Exception as error:  # one row's trouble is not that of the others
-            return FailedRow(row.number, f"unexpected {type(error).__name__}: {error}", type(error).__name__)
+            return _failed(number, error)
+
+
+def _failed(row: int, error: Exception) -> FailedRow:
+    unexpected = "" if isinstance(error, MargmapError) else f"unexpected {type(error).__name__}: "
+    return FailedRow(row, f"{unexpected}{error}", type(error).__name__)
 
 
 #: In a worker, the jobs it has been sent, the newest last; in the process that drives, also its own.
 _jobs: dict[str, _Job] = {}
 
 
-def _work(token: str, packed: bytes | None, rows: Sequence[_Row]) -> tuple[float, list[Answer]] | None:
+def _work(token: str, packed: bytes | None, rows: Sequence[tuple[int, bytes]]) -> tuple[float, list[Answer]] | None:
     """Answer some rows in a worker, and say how long it took; None if the worker does not have the job yet."""
     job = _jobs.get(token)
     if job is None:
@@ -213,7 +219,7 @@ def _work(token: str, packed: bytes | None, rows: Sequence[_Row]) -> tuple[float
         _jobs[token] = job
         job.prepare()
     begun = time.perf_counter()
-    answers = [job.answer(row) for row in rows]
+    answers = [job.answer(*row) for row in rows]
     return time.perf_counter() - begun, answers
 
 
@@ -319,13 +325,17 @@ class _Batch:
 
     def read(self, most: int) -> list[_Row]:
         rows: list[_Row] = []
+        before = self.reading
         try:
-            for row in islice(self.fresh, most):
-                rows.append(row)  # noqa: PERF402 - those before an error count
-            self.more = bool(rows)
+            for number, cells, query in islice(self.fresh, most):
+                self.reading = number + 1
+                try:
+                    rows.append(_Row(number, pickle.dumps((cells, query), protocol=5)))
+                except Exception as error:
+                    self.ready[number] = _failed(number, error)
+            self.more = self.reading > before
         except Exception as error:
             self.trouble, self.more = error, False
-        self.reading += len(rows)
         self.last_size = len(rows)
         return rows
 
@@ -348,7 +358,7 @@ class _Batch:
         number = self.sent
         self.sent += 1
         try:
-            future = self.executor.submit(_work, self.token, packed, rows)
+            future = self.executor.submit(_work, self.token, packed, [(row.number, row.data) for row in rows])
         except (BrokenExecutor, RuntimeError) as error:
             raise MargmapError(
                 f"the executor takes no more work ({error}): margmap.executors.open_executor() gives one whose "
@@ -399,15 +409,15 @@ class _Batch:
                 error = f"row {row.number} was given up: {MOST_DEATHS} times its worker process died (memory, perhaps)"
                 self.ready[row.number] = FailedRow(row.number, error, "WorkerDied")
             else:
-                (self.again if deaths < MOST_DEATHS - 1 else self.alone).append(row._replace(deaths=deaths))
+                (self.again if deaths < ALONE_AFTER else self.alone).append(row._replace(deaths=deaths))
 
 
-def _numbered(rows: Rows, queries: Sequence[Query] | None) -> Iterator[_Row]:
+def _numbered(rows: Rows, queries: Sequence[Query] | None) -> Iterator[tuple[int, Cells, Query]]:
     number = 0
     for cells in rows.cells:
         if queries is not None and number >= len(queries):
             raise QueryError(f"there are more rows than the {len(queries)} queries: give one for each")
-        yield _Row(number, cells, None if queries is None else queries[number])
+        yield number, cells, None if queries is None else queries[number]
         number += 1
     if queries is not None and number < len(queries):
         raise QueryError(f"{len(queries)} queries for {number} rows: give one query for all, or one for each")

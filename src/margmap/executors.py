@@ -155,6 +155,8 @@ def _dask_executor(jobs: int | None, address: str) -> Iterator[Executor]:
         "distributed.admin.large-graph-warning-threshold": "4GB",
         # Nobody looks at the profile of a local cluster, and taking it a hundred times a second slows down the work.
         "distributed.worker.profile.enabled": False,
+        # A call whose worker dies fails at once, as it does with processes; whoever made it knows what to try again.
+        "distributed.scheduler.allowed-failures": 0,
     }
     with dask.config.set(settings):
         if address == "local":
