@@ -17,11 +17,12 @@ from typer.testing import CliRunner
 
 import margmap as mm
 import naive
-from circuits import running_example
+from circuits import columns, fixed, running_example
 from corruptions import CORRUPTIONS, with_entry
 from margmap.certificate.blocks import Cover
+from margmap.certificate.check import problem_of
 from margmap.certificate.numbers import exp_pair, gauss_pair, log_of, over, pair_of, plus, times
-from margmap.circuit import BERNOULLI, BINOMIAL, GAUSSIAN, INDICATOR, Parts, Variable, assemble
+from margmap.circuit import BERNOULLI, BINOMIAL, GAUSSIAN, INDICATOR, SUM, Parts, Variable, assemble
 from margmap.cli import app
 
 sys.path.append(str(Path(__file__).parent / "solve"))
@@ -91,6 +92,34 @@ def test_a_density_too_small_for_anything_is_not_zero_above():
 # --------------------------------------------------------------------------------------- proofs of generated circuits
 
 
+def upper_values(upper, state):
+    """Every node of an upper circuit in fractions."""
+    values = []
+    for n in range(upper.kind.size):
+        edges = range(upper.start[n], upper.start[n + 1])
+        below = [(int(upper.child[e]), Fraction(float(upper.weight[e]))) for e in edges]
+        if upper.kind[n] == INDICATOR:
+            values.append(dict(below).get(state[upper.var[n]], Fraction(0)))
+        elif upper.kind[n] == SUM:
+            values.append(sum(weight * values[c] for c, weight in below))
+        else:
+            values.append(math.prod(values[c] for c, _ in below))
+    return values
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_the_upper_circuit_is_close_above(sort):
+    for seed in range(19_000, 19_006):
+        p = make(sort, seed)
+        asked = columns(p.circuit, p.query)
+        problem = problem_of(p.circuit, p.query, p.evidence, p.ranked[0][1])
+        exact = naive.marginal_map(p.circuit, asked, fixed(p.circuit, p.evidence), exact=True)
+        for value, state in exact[:20]:
+            nodes = upper_values(problem.upper, state)
+            assert all(v <= Fraction(float(b)) for v, b in zip(nodes, problem.upper.bound, strict=True)), p.name
+            assert value <= nodes[-1] * exactly(problem.upper.scale) <= value * (1 + Fraction(1, 10**11)), p.name
+
+
 def is_true(problem, query, state, log_lower, log_upper):
     """Whether the claim holds, by enumeration, with a margin that is more than the enumeration's own rounding."""
     order = [problem.query.index(name) for name in query]
@@ -147,6 +176,13 @@ def test_merged_vectors_still_prove_a_bound():
         verdict = mm.verify(p.circuit, narrow)
         assert verdict.accepted, p.name
         assert is_true(p, narrow.query, narrow.state, verdict.log_prob_low, verdict.log_upper), p.name
+
+
+def test_without_looking_for_children_that_exclude_each_other(monkeypatch):
+    monkeypatch.setattr("margmap.certificate.fold.SUPPORT_ROOM", 0)
+    for seed in range(23_100, 23_120):
+        p = make("deterministic", seed)
+        assert mm.verify(p.circuit, mm.certify(p.circuit, p.query, p.evidence)).optimal, p.name
 
 
 def test_what_is_too_wide_is_not_certified():
