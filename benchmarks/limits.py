@@ -22,9 +22,10 @@ from typing import Any, NamedTuple
 import margmap as mm
 from bayesnet import queries
 from bayesnet import warm_up as warm_up_networks
-from frontier import partly, warm_up
+from frontier import partly
 from generators import latent_tree, partition_tree
 from margmap.io import load_circuit
+from margmap.reduce import heaviest_state
 from margmap.solve import METHODS
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
@@ -110,7 +111,6 @@ def main() -> None:
         child(options.names[0], options.method)
         return
     warm_up()
-    warm_up_networks(mm)
     names = options.names or [name for name in CASES if DATA.is_dir() or name not in NEEDS_DATA]
     worst: dict[str, tuple[float, str]] = {}
     for name in names:
@@ -127,6 +127,17 @@ def main() -> None:
                 signals(worst, name, method)
     for what, (over, where) in sorted(worst.items()):
         print(f"worst {what:<24}{over:8.3f} s   ({where})")
+
+
+def warm_up() -> None:
+    """Compile, or load, every kernel, also those that only a solver needs which was stopped at once."""
+    warm_up_networks(mm)
+    for circuit in (latent_tree(0, variables=8, states=4), partition_tree(0, variables=12, levels=2)):
+        codes, reals = circuit.evidence_codes({})
+        heaviest_state(circuit, [0, 1], codes, reals)
+        for method in METHODS:
+            if method != "frontier" or circuit.properties.structured:
+                mm.marginal_map(circuit, None, method=method)
 
 
 def overrun(case: Case, method: str, limit: float) -> tuple[float | None, str]:
@@ -169,7 +180,6 @@ def signals(worst: dict[str, tuple[float, str]], name: str, method: str) -> None
 def child(name: str, method: str) -> None:
     """Solve one case and say how it ended; the parent sends the signals."""
     warm_up()
-    warm_up_networks(mm)
     case = CASES[name]()
     case.ask(method, time_limit=0.01)
     print("begins", flush=True)
