@@ -24,7 +24,6 @@ FORBIDDEN_MODULES = {
     "marshal",
     "shelve",
     "yaml",
-    "ctypes",
     "code",
 }
 FORBIDDEN_ATTRIBUTES = {
