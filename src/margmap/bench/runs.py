@@ -98,7 +98,7 @@ def tasks_of(
             ) from None
         read_files.append((path, file, str(model.resolve()), digest))
     tasks = []
-    for path, file, model, digest in read_files:
+    for path, file, found, digest in read_files:
         earlier: Counter[tuple[float, ...]] = Counter()
         for index, instance in enumerate(file.instances):
             turn = earlier[tuple(instance.proportions)]
@@ -109,7 +109,7 @@ def tasks_of(
                 task = Task(
                     key=hashlib.sha256(json.dumps([digest, *asked, *how]).encode()).hexdigest()[:32],
                     dataset=file.dataset,
-                    model=model,
+                    model=found,
                     instances=str(Path(path).resolve()),
                     instance=index,
                     proportions=list(instance.proportions),
