@@ -11,6 +11,7 @@ from __future__ import annotations
 import heapq
 import itertools
 import pickle
+import time
 from collections.abc import Sequence
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
 from queue import Empty, SimpleQueue
@@ -74,6 +75,8 @@ class Answer(NamedTuple):
     #: A bound on all states but those that are left.
     log_upper: float
     left: list[Part]
+    #: Seconds of computing that it took.
+    seconds: float = 0.0
 
 
 def solve(reduced: Reduced, limits: Limits, method: str, jobs: int, executor: Executor | None) -> tuple[str, Outcome]:
@@ -209,9 +212,10 @@ def _work(token: str, packed: bytes | None, parts: Sequence[Part], floor: float,
         while len(_works) >= _KEPT:
             _works.pop(next(iter(_works)), None)
         _works[token] = work
-    limits = Limits(seconds, work.gap, work.memory_limit)
+    limits, begun = Limits(seconds, work.gap, work.memory_limit), time.process_time()
     with limits.not_counting_compilation():
-        return work.attempt(parts, floor, limits)
+        answer = work.attempt(parts, floor, limits)
+    return answer._replace(seconds=time.process_time() - begun)
 
 
 class _Coordinator:
@@ -227,6 +231,7 @@ class _Coordinator:
         self.under_way: dict[int, tuple[Sequence[Part], Future[Any]]] = {}
         self.lost: list[Part] = []
         self.workers = self.tasks = self.deaths = 0
+        self.seconds = 0.0
         self.heard = False
         self.packed: bytes | None = None
         self.take(first)
@@ -274,7 +279,13 @@ class _Coordinator:
     def outcome(self, status: Status) -> Outcome:
         left = [*self.open_parts(), *self.lost]
         log_upper = max(self.closed, self.threshold, *(part.log_upper for part in left), -np.inf)
-        details = {"tasks": self.tasks, "workers": self.workers, "open": len(left), "worker_deaths": self.deaths}
+        details = {
+            "tasks": self.tasks,
+            "workers": self.workers,
+            "worker_seconds": self.seconds,
+            "worker_deaths": self.deaths,
+            "open": len(left),
+        }
         return Outcome([] if self.state is None else [self.state], min(log_upper, 0.0), status, details)
 
     def open_parts(self) -> list[Part]:
@@ -339,6 +350,7 @@ class _Coordinator:
 
     def take(self, answer: Answer) -> None:
         self.closed = max(self.closed, answer.log_upper)
+        self.seconds += answer.seconds
         if answer.state is not None and answer.log_value > self.best:
             self.state, self.best = answer.state, answer.log_value
         for part in answer.left:
