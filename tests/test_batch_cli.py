@@ -143,8 +143,6 @@ def test_a_network_is_compiled_for_the_batch():
     [
         ["--batch", "rows.csv"],
         ["-o", "out.csv"],
-        ["--jobs", "2"],
-        ["--dask", "local"],
         ["--batch", "rows.csv", "-o", "out.csv", "-e", "fever=low"],
         ["--batch", "rows.csv", "-o", "out.csv", "--top", "2"],
         ["--batch", "rows.csv", "-o", "out.csv", "--jobs", "0"],

@@ -780,3 +780,18 @@ def test_bad_tops_are_refused(small: Path) -> None:
         run = Run("solve", small, "--top", top)
         assert (run.code, run.out) == (2, "")
         assert "Usage" in run.err
+
+
+@pytest.mark.parametrize("where", [["--jobs", "2"], ["--jobs", "1"]])
+def test_one_query_on_several_processes(where: list[str]) -> None:
+    alone = Run("solve", CLINIC, "-q", "illness,course", "--json").json
+    shared = Run("solve", CLINIC, "-q", "illness,course", "--json", *where).json
+    assert (shared["status"], shared["state"]) == (alone["status"], alone["state"])
+    refused("solve", CLINIC, "-q", "illness", "--top", "2", "--jobs", "2", naming=["one query on many cores"])
+
+
+def test_one_query_on_a_dask_cluster() -> None:
+    pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
+    alone = Run("solve", CLINIC, "-q", "illness,course", "--json").json
+    shared = Run("solve", CLINIC, "-q", "illness,course", "--json", "--dask", "local", "--jobs", "1").json
+    assert (shared["status"], shared["state"]) == (alone["status"], alone["state"])

@@ -82,6 +82,7 @@ def tasks_of(
     Every circuit has its first instance solved by every method before any has its second: wherever it is stopped, what
     is there is a fair sample.
     """
+    time_limit = None if time_limit is None else float(time_limit)  # 20 and 20.0 are the same run
     if not methods:
         raise QueryError("no method to run: give at least one")
     if len({method.label for method in methods}) < len(methods):

@@ -10,6 +10,7 @@ import math
 import os
 import sys
 import time
+from contextlib import ExitStack
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -341,11 +342,18 @@ def solve(
         bool | None, typer.Option("--header/--no-header", help="Whether --batch's first line has names, if unclear.")
     ] = None,
     jobs: Annotated[
-        int | None, typer.Option("--jobs", "-j", metavar="N", min=1, help="Processes for --batch. Without: one a core.")
+        int | None,
+        typer.Option(
+            "--jobs",
+            "-j",
+            metavar="N",
+            min=1,
+            help="Processes: for --batch (without: one a core), or to share one hard query out over.",
+        ),
     ] = None,
     dask: Annotated[
         str | None,
-        typer.Option("--dask", metavar="tcp://HOST:8786", help="Answer --batch on a Dask cluster; or: local."),
+        typer.Option("--dask", metavar="tcp://HOST:8786", help="Work on a Dask cluster; or: local."),
     ] = None,
     certificate: Annotated[
         Path | None,
@@ -358,8 +366,8 @@ def solve(
 ) -> None:
     """Find the most likely state of the query variables given the evidence, all others summed out, and prove it."""
     asked, observed = _question(query, evidence, instance, index)
-    if batch is None and any(given is not None for given in (output, header, jobs, dask)):
-        raise typer.BadParameter("--output, --header, --jobs and --dask are for --batch")
+    if batch is None and any(given is not None for given in (output, header)):
+        raise typer.BadParameter("--output and --header are for --batch")
     if batch is not None and (
         evidence or top is not None or verbose or any((instance, trace, evid, query_file)) or uai_files
     ):
@@ -410,7 +418,14 @@ def solve(
 
         if "on_iteration" in method_parameters(method):
             options["on_iteration"] = lambda row: show(progress(row))
-        result = marginal_map(circuit, asked, observed, method, time_limit, **options)
+        with ExitStack() as workers:
+            if dask is not None:
+                from margmap.executors import open_executor
+
+                options["executor"] = workers.enter_context(open_executor(jobs, dask))
+            elif jobs is not None:
+                options["jobs"] = jobs
+            result = marginal_map(circuit, asked, observed, method, time_limit, **options)
     if trace is not None:
         from margmap.io.files import write_lines
         from margmap.plot import trace_lines

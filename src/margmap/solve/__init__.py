@@ -134,6 +134,8 @@ def _solve(
             name, outcome = _run(name, reduced, limits, k, options)
     except Stopped as stopped:
         outcome = Outcome([], 0.0, stopped.status)
+    except MemoryError:  # one table too large for the machine
+        outcome = Outcome([], 0.0, "memory_limit")
     if not outcome.states or log_evidence is None:  # stopped before there was one
         state, log_evidence = heaviest_state(circuit, columns, codes, reals)
         outcome = outcome._replace(states=[state])

@@ -13,7 +13,7 @@ import numpy as np
 from margmap._jit import kernel
 from margmap.circuit import SUM, Circuit, IntArray, LongArray, Name, Value
 from margmap.errors import QueryError
-from margmap.flat import LEAF, Flat
+from margmap.flat import LEAF, Flat, Runner, to_the_end
 from margmap.queries import log_value
 from margmap.reduce import Reduced, reduce_codes, resolve_query
 from margmap.solve.bounds import output_bounds
@@ -78,11 +78,11 @@ def approximate(
     return Approximation(named, log_prob, log_prob - reduced.log_scale, method, seconds)
 
 
-def best_tree(reduced: Reduced) -> IntArray:
+def best_tree(reduced: Reduced, *, run: Runner = to_the_end) -> IntArray:
     """The largest child at every sum, followed from the root down."""
     flat = reduced.flat
     state = np.zeros(reduced.cardinality.size, dtype=np.int32)
-    extract(flat, output_bounds(flat, flat.kind == SUM).share, state)
+    extract(flat, output_bounds(flat, flat.kind == SUM, run).share, state)
     return state
 
 

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from types import FrameType
 from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
@@ -63,6 +64,15 @@ def resident() -> int:
         except ImportError:  # Windows: only what is predicted is held against the limit
             return 0
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+@cache
+def physical_memory() -> float:
+    """Bytes of memory that the machine has; no end where the system does not tell."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return np.inf
 
 
 class Stopped(Exception):
@@ -120,7 +130,9 @@ class Limits:
 
     def allow(self, room: int) -> None:
         """Raise :class:`Stopped` if so many bytes more would be too many, before they are taken."""
-        if room >= QUICK_BYTES and self._most_resident is not None and room > self.memory_left():
+        if room < QUICK_BYTES:
+            return
+        if room > (physical_memory() if self._most_resident is None else self.memory_left()):
             raise Stopped("memory_limit")
 
     def not_counting_compilation(self) -> AbstractContextManager[None]:

@@ -27,7 +27,7 @@ from margmap.solve.result import Limits, Outcome, Status, Stopped
 PLAIN_FLOOR = -450.0
 
 # Beam search is for circuits of at most this many edges; on larger ones the search begins with the best tree.
-BEAM_EDGES = 1_000_000
+BEAM_EDGES = 200_000
 
 # A circuit with fewer edges is not worth rebuilding.
 STAGE_EDGES = 100
@@ -42,10 +42,11 @@ def solve(reduced: Reduced, limits: Limits, *, order: Literal["balanced", "certa
     if order not in ("certain", "balanced"):
         raise QueryError(f"order={order!r}: choose balanced or certain")
     flat, first = by_literal(reduced.flat, reduced.cardinality)
-    state = best_tree(reduced)
+    state = best_tree(reduced, run=limits.run)
     known = np.array([score(flat, first, state), 0.0, 0.0])
     status: Status = "optimal"
     try:
+        limits.check()
         if reduced.num_edges <= BEAM_EDGES:
             state = beam(reduced, check=limits.check)
             known[0] = score(flat, first, state)
