@@ -15,6 +15,8 @@ import sys
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import reduce
+from operator import add, mul
 from typing import Any
 
 from margmap.errors import MargmapError
@@ -108,14 +110,17 @@ def _solve(task: dict[str, Any], ready: Callable[[], None]) -> dict[str, Any]:
 
 
 def warm_up(method: str, options: dict[str, Any]) -> None:
-    """Load the kernels, and on a new machine compile them, on a problem of no size, before the clock is looked at."""
+    """Load the kernels, and on a new machine compile them, before the clock is looked at.
+
+    On a problem of no size, but one that every method has to work on: a mixture of coins that exclude nothing.
+    """
     from margmap.circuit import Variable
     from margmap.expression import bernoulli, circuit_of
     from margmap.solve import marginal_map
 
-    a, b = Variable("a"), Variable("b")
-    tiny = circuit_of(0.5 * bernoulli(a, 0.9) * bernoulli(b, 0.5) + 0.5 * bernoulli(a, 0.1) * bernoulli(b, 0.1))
-    marginal_map(tiny, ["a", "b"], {}, method, **options)
+    chances = [[0.15 + 0.07 * ((7 * i + 3 * k + i * k) % 11) for i in range(9)] for k in range(5)]
+    parts = [reduce(mul, (bernoulli(Variable(i), p) for i, p in enumerate(row))) for row in chances]
+    marginal_map(circuit_of(reduce(add, (0.2 * part for part in parts))), None, {}, method, **options)
 
 
 def _plain(value: Any) -> Any:
