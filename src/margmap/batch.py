@@ -11,7 +11,7 @@ import pickle
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from concurrent.futures import Executor, Future
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -24,7 +24,7 @@ import numpy as np
 from margmap.bayesnet.network import Network
 from margmap.circuit import Circuit, Name
 from margmap.errors import LimitError, MargmapError, QueryError
-from margmap.executors import open_executor, usable_cores, workers_of
+from margmap.executors import Kept, WorkerDied, answer_of, open_executor, submit, usable_cores, workers_of
 from margmap.rows import Cells, Rows, evidence_of, read_rows
 from margmap.solve import check_limits, check_method, marginal_map
 from margmap.solve.result import Limits, Result
@@ -49,9 +49,6 @@ ALONE_AFTER, MOST_DEATHS = 2, 4
 
 # Seconds after which an executor is asked again how many workers it has.
 _COUNT_SECONDS = 5.0
-
-# Jobs that a worker keeps at a time.
-_KEPT = 2
 
 
 @dataclass(frozen=True)
@@ -204,19 +201,16 @@ def _failed(row: int, error: Exception) -> FailedRow:
 
 
 #: In a worker, the jobs it has been sent, the newest last; in the process that drives, also its own.
-_jobs: dict[str, _Job] = {}
+_jobs = Kept(_Job)
 
 
 def _work(token: str, packed: bytes | None, rows: Sequence[tuple[int, bytes]]) -> tuple[float, list[Answer]] | None:
     """Answer some rows in a worker, and say how long it took; None if the worker does not have the job yet."""
-    job = _jobs.get(token)
+    new = token not in _jobs
+    job = _jobs.find(token, packed)
     if job is None:
-        if packed is None:
-            return None
-        job = _Job(*pickle.loads(packed))
-        while len(_jobs) >= _KEPT:
-            _jobs.pop(next(iter(_jobs)), None)
-        _jobs[token] = job
+        return None
+    if new:
         job.prepare()
     begun = time.perf_counter()
     answers = [job.answer(*row) for row in rows]
@@ -357,13 +351,7 @@ class _Batch:
     def send(self, rows: list[_Row], packed: bytes | None = None) -> None:
         number = self.sent
         self.sent += 1
-        try:
-            future = self.executor.submit(_work, self.token, packed, [(row.number, row.data) for row in rows])
-        except (BrokenExecutor, RuntimeError) as error:
-            raise MargmapError(
-                f"the executor takes no more work ({error}): margmap.executors.open_executor() gives one whose "
-                "processes are replaced when they die"
-            ) from error
+        future = submit(self.executor, _work, self.token, packed, [(row.number, row.data) for row in rows])
         self.under_way[number] = (rows, future)
         future.add_done_callback(lambda future: self.done.put((number, future)))
 
@@ -373,17 +361,8 @@ class _Batch:
         """What a worker sent: answers, the wish for the job, or nothing because it died."""
         rows, _ = self.under_way.pop(number)
         try:
-            back = future.result()
-        except CancelledError:
-            raise MargmapError(
-                "the cluster has forgotten its work: its scheduler ended or was restarted; start again once it is back"
-            ) from None
-        except ImportError as error:
-            raise MargmapError(f"the workers cannot import margmap ({error}): install it where they run") from error
-        except Exception as error:
-            # Dask's own error says that it has tried the chunk on several workers, and that all of them died.
-            if not isinstance(error, BrokenExecutor) and type(error).__name__ != "KilledWorker":
-                raise
+            back = answer_of(future)
+        except WorkerDied:
             self.lost(rows)
             return
         self.heard = True

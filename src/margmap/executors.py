@@ -8,11 +8,12 @@ from __future__ import annotations
 import ctypes
 import multiprocessing
 import os
+import pickle
 import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future, ProcessPoolExecutor
+from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, ParamSpec, TypeVar
@@ -69,6 +70,56 @@ def workers_of(executor: Any) -> int:
         return int(max(1, sum(client.ncores().values())))
     number = getattr(executor, "_max_workers", None)
     return number if isinstance(number, int) and number > 0 else usable_cores()
+
+
+class WorkerDied(Exception):
+    """The process that a call was under way in died, or a cluster's workers did one after the other."""
+
+
+def submit(executor: Executor, function: Callable[..., T], *args: Any) -> Future[T]:
+    """A call on the executor; an error that says what to do if it takes no more."""
+    try:
+        return executor.submit(function, *args)
+    except (BrokenExecutor, RuntimeError) as error:
+        raise MargmapError(
+            f"the executor takes no more work ({error}): margmap.executors.open_executor() gives one whose "
+            "processes are replaced when they die"
+        ) from error
+
+
+def answer_of(future: Future[T]) -> T:
+    """What a call gave; :class:`WorkerDied` if it can be tried again."""
+    try:
+        return future.result()
+    except CancelledError:
+        raise MargmapError(
+            "the cluster has forgotten its work: its scheduler ended or was restarted; start again once it is back"
+        ) from None
+    except ImportError as error:
+        raise MargmapError(f"the workers cannot import margmap ({error}): install it where they run") from error
+    except Exception as error:
+        # Dask's own error says that it has tried the call on several workers, and that all of them died.
+        if not isinstance(error, BrokenExecutor) and type(error).__name__ != "KilledWorker":
+            raise
+        raise WorkerDied from error
+
+
+class Kept(dict[str, T]):
+    """What a worker was sent once, by token: ``make(*parts)`` from the pickled parts. The oldest go first."""
+
+    def __init__(self, make: Callable[..., T], most: int = 2) -> None:
+        super().__init__()
+        self._make, self._most = make, most
+
+    def find(self, token: str, packed: bytes | None) -> T | None:
+        """The value, which is made if it is not there yet; None if nothing was sent to make it from."""
+        value = self.get(token)
+        if value is None and packed is not None:
+            value = self._make(*pickle.loads(packed))
+            while len(self) >= self._most:
+                self.pop(next(iter(self)), None)
+            self[token] = value
+        return value
 
 
 class Processes(Executor):

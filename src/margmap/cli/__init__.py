@@ -305,7 +305,7 @@ def solve(
     ] = None,
     memory_limit: Annotated[
         str | None,
-        typer.Option("--memory-limit", metavar="N", help="Bytes for the solver's tables, such as 500M (K, M or G)."),
+        typer.Option("--memory-limit", metavar="N", help="Bytes that it may grow by, such as 500M (K, M or G)."),
     ] = None,
     instance: Instance = None,
     index: Index = None,

@@ -13,7 +13,7 @@ import itertools
 import pickle
 import time
 from collections.abc import Sequence
-from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future
+from concurrent.futures import Executor, Future
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 from uuid import uuid4
@@ -22,7 +22,7 @@ import numpy as np
 
 from margmap.circuit import IntArray
 from margmap.errors import MargmapError, StructureError
-from margmap.executors import Processes, workers_of
+from margmap.executors import Kept, Processes, WorkerDied, answer_of, submit, workers_of
 from margmap.flat import SMALLEST, Flat, rebuild
 from margmap.reduce import Reduced
 from margmap.solve.bounds import conditional_bounds, view_of
@@ -51,9 +51,6 @@ TOGETHER = 64
 
 #: Subproblems that are under way when a worker dies for the third time are left open.
 MOST_DEATHS = 3
-
-# Problems that a worker keeps at a time.
-_KEPT = 2
 
 
 class Part(NamedTuple):
@@ -199,19 +196,14 @@ def _split(flat: Flat, log_factor: float, part: Part, floor: float, cardinality:
 
 
 #: In a worker, the problems it has been sent, the newest last; in the process of the coordinator, also its own.
-_works: dict[str, Work] = {}
+_works = Kept(Work)
 
 
 def _work(token: str, packed: bytes | None, parts: Sequence[Part], floor: float, seconds: float) -> Answer | None:
     """Work on some subproblems in a worker; None if the worker does not have the problem yet."""
-    work = _works.get(token)
+    work = _works.find(token, packed)
     if work is None:
-        if packed is None:
-            return None
-        work = Work(*pickle.loads(packed))
-        while len(_works) >= _KEPT:
-            _works.pop(next(iter(_works)), None)
-        _works[token] = work
+        return None
     limits, begun = Limits(seconds, work.gap, work.memory_limit), time.process_time()
     with limits.not_counting_compilation():
         answer = work.attempt(parts, floor, limits)
@@ -314,13 +306,7 @@ class _Coordinator:
         if number < 4 * self.workers:
             seconds = SHORT_SECONDS
         seconds = min(seconds * self.work.patience, max(self.limits.deadline - self.limits.clock(), 1e-3))
-        try:
-            future = executor.submit(_work, self.token, packed, parts, self.best, seconds)
-        except (BrokenExecutor, RuntimeError) as error:
-            raise MargmapError(
-                f"the executor takes no more work ({error}): margmap.executors.open_executor() gives one whose "
-                "processes are replaced when they die"
-            ) from error
+        future = submit(executor, _work, self.token, packed, parts, self.best, seconds)
         self.under_way[number] = (parts, future)
         future.add_done_callback(lambda future: self.done.put((number, future)))
 
@@ -330,15 +316,8 @@ class _Coordinator:
         """What a worker sent: an answer, the wish for the problem, or nothing because it died."""
         parts, _ = self.under_way.pop(number)
         try:
-            answer = future.result()
-        except CancelledError:
-            raise MargmapError("the cluster has forgotten its work: its scheduler ended or was restarted") from None
-        except ImportError as error:
-            raise MargmapError(f"the workers cannot import margmap ({error}): install it where they run") from error
-        except Exception as error:
-            # Dask's own error says that it has tried the task on several workers, and that all of them died.
-            if not isinstance(error, BrokenExecutor) and type(error).__name__ != "KilledWorker":
-                raise
+            answer = answer_of(future)
+        except WorkerDied:
             self.died(parts)
             return
         self.heard = True

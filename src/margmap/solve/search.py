@@ -16,7 +16,7 @@ import numpy as np
 from margmap._jit import kernel
 from margmap.circuit import SUM, FloatArray, IntArray, LongArray
 from margmap.errors import QueryError
-from margmap.flat import LEAF, SMALLEST, Flat, rebuild_kernel
+from margmap.flat import LEAF, SMALLEST, Flat, rebuild_kernel, trimmed
 from margmap.reduce import Reduced
 from margmap.solve.approximate import beam, best_tree
 from margmap.solve.bounds import Flags
@@ -262,13 +262,6 @@ def _stage(
         number[n] = count
         count += 1
         start[count] = end
-    whole = Flat(
-        kind[:count].copy(),
-        start[: count + 1].copy(),
-        child[:end].copy(),
-        weight[:end].copy(),
-        var[:count].copy(),
-        ones[:count].copy(),
-    )
+    whole = Flat(*trimmed(kind, start, child, weight, var, ones, count, end))
     kind, start, child, weight, var, ones, log_factor = rebuild_kernel(whole, np.ones(end, dtype=np.bool_))
     return Flat(kind, start, child, weight, var, ones), log_factor
