@@ -9,7 +9,7 @@ import random
 import signal
 import threading
 import time
-from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -501,7 +501,7 @@ def test_workers_that_cannot_even_start_are_not_the_rows_fault():
 
         def submit(self, _fn, *_args):
             future = Future()
-            future.set_exception(batch.BrokenExecutor("gone"))
+            future.set_exception(BrokenExecutor("gone"))
             return future
 
     with pytest.raises(mm.MargmapError, match="before they do anything"):

@@ -94,6 +94,7 @@ def test_a_wrong_dask_address_is_refused(address, why):
 
 def test_a_cluster_has_its_own_workers(dask_cluster):
     address = dask_cluster._client.scheduler.address
+    dask_cluster._client.wait_for_workers(2)  # one may have been killed by another test
     with pytest.raises(mm.QueryError, match="its own workers"), open_executor(2, address):
         pass
     with open_executor(dask=address) as executor:

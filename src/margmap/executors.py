@@ -217,7 +217,7 @@ def _dask_executor(jobs: int | None, address: str) -> Iterator[Executor]:
                     n_workers=number,
                     threads_per_worker=1,
                     processes=True,
-                    dashboard_address=None,
+                    dashboard_address="127.0.0.1:0",  # any port: two clusters must not want the same
                     silence_logs=50,
                     preload=[__name__],
                 ) as cluster,

@@ -172,7 +172,9 @@ class TestMemory:
             limits.run(lambda stop: None, 10, 51 * MEGABYTE)
         with pytest.raises(Stopped, match="memory_limit"):
             limits.until(math.inf).run(lambda stop: None, 10, 51 * MEGABYTE)
-        Limits().allow(1 << 50)  # nothing was asked for
+        Limits().allow(60 * MEGABYTE)  # nothing was asked for
+        with pytest.raises(Stopped, match="memory_limit"):
+            Limits().allow(1 << 50)  # but no machine has that much
 
     def test_check_sees_the_process_grow(self):
         limits = Limits(memory_limit=20 * MEGABYTE)
