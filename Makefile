@@ -19,7 +19,7 @@ types: $(READY)
 	$(BIN)/mypy
 
 unit: $(READY)
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
 bench: $(READY)
 	for script in benchmarks/*.py; do $(BIN)/python $$script; done
