@@ -185,9 +185,19 @@ class TestProcesses:
         c = coins(np.random.default_rng(3), 20, 10, 0.15)
         expected = mm.marginal_map(c, None, method="branch")
         assert expected.status == "optimal"
+        for _ in range(5):  # on a busy machine all may be done before the process is dead
+            r = self.solve_while_one_is_killed(c, monkeypatch)
+            assert (r.status, r.state) == ("optimal", expected.state)
+            assert r.log_prob == expected.log_prob
+            assert r.log_prob <= r.log_upper <= r.log_prob + 1e-9
+            if r.details["worker_deaths"] > 0:
+                return
+        pytest.fail("no worker died while there was work")
+
+    def solve_while_one_is_killed(self, circuit, monkeypatch):
         processes = Processes(2)
         try:
-            answered, submit = threading.Event(), processes.submit
+            answered, over, submit = threading.Event(), threading.Event(), processes.submit
 
             def noting(*args):
                 future = submit(*args)
@@ -195,20 +205,19 @@ class TestProcesses:
                 return future
 
             def kill():
-                answered.wait()
-                os.kill(next(iter(processes._pool._processes)), signal.SIGKILL)
+                if answered.wait(20) and not over.is_set():
+                    os.kill(next(iter(processes._pool._processes)), signal.SIGKILL)
 
             monkeypatch.setattr(processes, "submit", noting)
             thread = threading.Thread(target=kill)
             thread.start()
-            r = mm.marginal_map(c, None, method="branch", executor=processes)
+            r = mm.marginal_map(circuit, None, method="branch", executor=processes)
+            over.set()
+            answered.set()
             thread.join()
         finally:
             processes.kill()
-        assert r.details["worker_deaths"] > 0
-        assert (r.status, r.state) == ("optimal", expected.state)
-        assert r.log_prob == expected.log_prob
-        assert r.log_prob <= r.log_upper <= r.log_prob + 1e-9
+        return r
 
     def test_jobs(self, monkeypatch):
         monkeypatch.setattr(parallel, "FIRST_SECONDS", 0.02)
