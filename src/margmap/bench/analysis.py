@@ -304,7 +304,8 @@ def cactus(study: Study) -> tuple[Plot, Table]:
         if points and last > times[-1]:
             points.append((last, points[-1][1]))
         series.append(Series(label, points, style, style + style // STYLES, step=True))
-        counts.append(f"{label} {len(times)}")
+        ran = len(study.select(label))
+        counts.append(f"{label} {len(times)}" + (f" of the {ran} it was run on" if ran < total else ""))
     words = f"How many of the {total} instances each method solved within a time. At the end: {', '.join(counts)}."
     plot = Plot("cactus", "Cactus plot", words, Axis("seconds", log=True), Axis("instances solved"), series)
     marks = [10.0**power for power in range(-3, 5) if 10.0**power < last] + [last]
