@@ -337,7 +337,7 @@ def _running_in(group):
 
 def test_ctrl_c_stops_and_the_same_command_goes_on():
     head, *lines = ROWS.splitlines()
-    Path("many.csv").write_text("\n".join([head, *lines * 40]) + "\n")
+    Path("many.csv").write_text("\n".join([head, *lines * 600]) + "\n")
     command = [sys.executable, "-m", "margmap", "solve", CLINIC, "--batch", "many.csv", "-o", "out.csv", "--jobs", "2"]
     command += ["--method", "brute"]
     with subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, text=True) as run:
@@ -350,10 +350,10 @@ def test_ctrl_c_stops_and_the_same_command_goes_on():
         finally:
             run.kill()
     done = _answers("out.csv.part")
-    assert out == f"stopped after {done} of 200 rows: start it again to go on\n"
+    assert out == f"stopped after {done} of 3000 rows: start it again to go on\n"
     assert run.returncode == 3
     subprocess.run(command, check=True, capture_output=True, timeout=120)
-    check(table(), EVIDENCE * 40, None)
+    check(table(), EVIDENCE * 600, None)
 
 
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):

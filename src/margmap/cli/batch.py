@@ -76,6 +76,7 @@ def solve_batch(
         from margmap.batch import marginal_map_many
         from margmap.executors import open_executor
         from margmap.rows import read_rows
+        from margmap.solve.result import Limits
 
         columns = _variables(model, query)
         if not _is_jsonl(output):
@@ -109,11 +110,15 @@ def solve_batch(
                     executor=executor,
                     **options,
                 )
+            limits = Limits()
             try:
-                with bar("Solving", total, part.done) as advance:
+                # Ctrl-C must not come between writing an answer and knowing that it is written.
+                with limits.catching_interrupts(), bar("Solving", total, part.done) as advance:
                     for answer in answers:
                         part.add(answer)
                         advance(1)
+                        if limits.interrupted:
+                            raise KeyboardInterrupt
             except KeyboardInterrupt:
                 interrupted = True
             finally:
@@ -164,13 +169,14 @@ class Part:
 
     def save(self) -> None:
         """Write what was taken so that it lasts."""
+        content = b"".join(self._lines)
+        self._lines.clear()  # whatever happens below, nothing is written twice
         try:
-            self._file.write(b"".join(self._lines))
+            self._file.write(content)
             self._file.flush()
             os.fsync(self._file.fileno())
         except OSError as error:
             raise FormatError(f"cannot be written: {error.strerror or error}", path=self.path) from error
-        self._lines.clear()
         self._saved = time.monotonic()
 
     def finish(self, output: Path, columns: Sequence[Name]) -> None:
