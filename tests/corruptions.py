@@ -98,12 +98,12 @@ def used_edges(circuit, certificate):
     observed = {**certificate.evidence, **dict(zip(certificate.query, certificate.state, strict=True))}
     codes, reals = circuit.evidence_codes(observed)
     s = circuit.scaled
-    value, log_scale = np.zeros(circuit.num_nodes), np.zeros(circuit.num_nodes)
-    forward(s, codes, reals, value, log_scale)
-    flow = flows(s, value, log_scale)
+    value, exponent = np.zeros(circuit.num_nodes), np.zeros(circuit.num_nodes)
+    forward(s, codes, reals, value, exponent)
+    flow = flows(s, value, exponent)
     owner = np.repeat(np.arange(circuit.num_nodes), np.diff(circuit.start))
     edges = np.flatnonzero((circuit.kind[owner] == SUM) & (flow[owner] > 0.01) & (value[circuit.child] > 0))
-    shares = np.array([edge_share(s, owner[e], e, value, log_scale) for e in edges])
+    shares = np.array([edge_share(s, owner[e], e, value, exponent) for e in edges])
     return edges[shares * flow[owner[edges]] > 0.01] if edges.size else edges
 
 

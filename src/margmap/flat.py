@@ -11,12 +11,15 @@ from numpy.typing import NDArray
 
 from margmap._jit import kernel
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, KindArray, LongArray
+from margmap.pairs import EPS, STEP, TINY, UP, decoded, encoded, log_of, normal, plus
 
 LEAF = 0
-TINY = 1e-150
 
-# A weight that would vanish beside its siblings is kept at this instead: an upper bound may only grow by rounding.
-SMALLEST = 1e-300
+# The product of two numbers above this is above TINY.
+SMALL = 2.0**-249
+
+# A bound that would vanish is kept at this instead: it may only grow by rounding.
+SMALLEST = 2.0**-1000
 
 
 T = TypeVar("T")
@@ -41,7 +44,8 @@ class Flat(NamedTuple):
     """Flat arrays, as kernels take them. Children come before parents; the last node is the root.
 
     Leaf ``n`` is the indicator of query variable ``var[n]`` (a position in the query) having ``value[n]``. Edges below
-    a product have weight 1.
+    a product have weight 1. A negative weight is the logarithm to base 2 of one that is too small to stand for itself,
+    see :mod:`margmap.pairs`.
     """
 
     kind: KindArray
@@ -66,7 +70,8 @@ def rebuild(flat: Flat, keep: NDArray[np.bool_], run: Runner = to_the_end) -> tu
     """The circuit without the edges not kept, in its smallest form, and the log of a factor taken out of it.
 
     A product that lost a child is zero and goes, with all that only it used; a node with one child left becomes that
-    child, its weight moving up; edges of one sum to the same child are added; equal nodes are shared.
+    child, its weight moving up; edges of one sum to the same child are added; equal nodes are shared. Whatever is
+    computed is rounded up: under every state the new circuit times the factor is at least the old one.
     """
     work = partial(_rebuild_until, flat, keep)
     kind, start, child, weight, var, value, log_factor = run(work, flat.num_edges, rebuild_room(flat))
@@ -108,7 +113,7 @@ def live_nodes(f: Flat, keep: NDArray[np.bool_]) -> NDArray[np.bool_]:
     for n in range(n_nodes):
         if f.kind[n] == SUM:
             for e in range(f.start[n], f.start[n + 1]):
-                alive[n] |= keep[e] and f.weight[e] > 0 and alive[f.child[e]]
+                alive[n] |= keep[e] and f.weight[e] != 0 and alive[f.child[e]]
         else:
             alive[n] = True
             for e in range(f.start[n], f.start[n + 1]):
@@ -119,9 +124,48 @@ def live_nodes(f: Flat, keep: NDArray[np.bool_]) -> NDArray[np.bool_]:
     for n in range(n_nodes - 1, -1, -1):
         if reached[n]:
             for e in range(f.start[n], f.start[n + 1]):
-                if keep[e] and f.weight[e] > 0 and alive[f.child[e]]:
+                if keep[e] and f.weight[e] != 0 and alive[f.child[e]]:
                     reached[f.child[e]] = True
     return reached
+
+
+def rounding_of(flat: Flat) -> float:
+    """How far, relatively, a pass over the circuit with plain sums and products can be from the exact values.
+
+    A product's value gathers the roundings of all its children, a sum's those of the worst child.
+    """
+    return float(EPS * _operations(flat)) if flat.num_nodes else 0.0
+
+
+@kernel
+def _operations(f: Flat) -> float:
+    count = np.zeros(f.kind.size)
+    for n in range(f.kind.size):
+        for e in range(f.start[n], f.start[n + 1]):
+            below = count[f.child[e]]
+            count[n] = max(count[n], below) if f.kind[n] == SUM else count[n] + below
+        count[n] += f.start[n + 1] - f.start[n] + 2
+    return float(count[f.kind.size - 1])
+
+
+@kernel
+def _size(weight: float, factor: float, exponent: float) -> float:
+    """The exponent that a term ``weight * factor * 2**exponent`` is measured by: 0 unless it is very small."""
+    if weight > SMALL and factor > SMALL and exponent == 0:
+        return 0.0
+    value, power = decoded(weight)
+    return normal(value * factor, power + exponent)[1]
+
+
+@kernel
+def _added(a: float, b: float) -> float:
+    """The sum of two weights, rounded up."""
+    if a > 0 and b > 0:
+        return (a + b) * UP
+    value, exponent = decoded(a)
+    other, other_exponent = decoded(b)
+    value, exponent = plus(value, exponent, other, other_exponent)
+    return encoded(value * UP, exponent)
 
 
 @kernel
@@ -152,9 +196,9 @@ def _rebuild_until(
     leaf_value = np.full(room_nodes, -1, dtype=np.int32)
     count = 0
 
-    # Each old node is `factor * exp(log_factor)` times a new one.
+    # Each old node is a factor, `factor * 2**exponent`, times a new one.
     number = np.full(f.kind.size, -1, dtype=np.int32)
-    factor, log_factor = np.ones(f.kind.size), np.zeros(f.kind.size)
+    factor, exponent = np.ones(f.kind.size), np.zeros(f.kind.size)
     seen_at = np.full(room_nodes, -1, dtype=np.int64)  # edge of the current sum that leads to a new node
     size = 64
     while size < 2 * room_nodes:
@@ -173,27 +217,29 @@ def _rebuild_until(
                 c = f.child[e]
                 child[end], weight[end] = number[c], 1.0
                 end += 1
-                factor[n] *= factor[c]
-                log_factor[n] += log_factor[c]
+                if factor[c] != 1:
+                    factor[n] = factor[n] * factor[c] * UP
+                exponent[n] += exponent[c]
                 if factor[n] < TINY:
-                    log_factor[n] += np.log(factor[n])
-                    factor[n] = 1.0
+                    factor[n] /= TINY
+                    exponent[n] -= STEP
         elif f.kind[n] == SUM:
             top = -np.inf
             for e in range(f.start[n], f.start[n + 1]):
-                if keep[e] and f.weight[e] > 0 and live[f.child[e]]:
-                    top = max(top, log_factor[f.child[e]])
-            log_factor[n] = top
+                c = f.child[e]
+                if keep[e] and f.weight[e] != 0 and live[c]:
+                    top = max(top, _size(f.weight[e], factor[c], exponent[c]))
+            exponent[n] = top
             for e in range(f.start[n], f.start[n + 1]):
                 c = f.child[e]
-                if not (keep[e] and f.weight[e] > 0 and live[c]):
+                if not (keep[e] and f.weight[e] != 0 and live[c]):
                     continue
-                w = f.weight[e] * factor[c]
-                if log_factor[c] != top:
-                    w *= np.exp(log_factor[c] - top)
-                w = max(w, SMALLEST)
+                w = f.weight[e]
+                if factor[c] != 1 or exponent[c] != 0 or top != 0:
+                    v, power = decoded(w)
+                    w = encoded(v * factor[c] * UP, power + exponent[c] - top)
                 if seen_at[number[c]] >= 0:
-                    weight[seen_at[number[c]]] += w
+                    weight[seen_at[number[c]]] = _added(weight[seen_at[number[c]]], w)
                 else:
                     seen_at[number[c]] = end
                     child[end], weight[end] = number[c], w
@@ -203,7 +249,8 @@ def _rebuild_until(
         if end == begin + 1:
             number[n] = child[begin]
             if f.kind[n] == SUM:
-                factor[n] = weight[begin]
+                factor[n], power = decoded(weight[begin])
+                exponent[n] += power
             continue
         found = -1
         slot = 0
@@ -237,6 +284,7 @@ def _rebuild_until(
         start[count] = end
     edges = start[count]
     rest = 0.0
-    if room_nodes > 0:
-        rest = np.log(factor[f.kind.size - 1]) + log_factor[f.kind.size - 1]
+    if room_nodes > 0 and (factor[f.kind.size - 1] != 1 or exponent[f.kind.size - 1] != 0):
+        rest = log_of(factor[f.kind.size - 1], exponent[f.kind.size - 1])
+        rest += 4 * EPS * (1 + abs(rest))
     return (*trimmed(kind, start, child, weight, var, leaf_value, count, edges), rest)

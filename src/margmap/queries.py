@@ -11,7 +11,8 @@ from numpy.typing import ArrayLike, NDArray
 from margmap._jit import kernel
 from margmap.circuit import GAUSSIAN, PRODUCT, SUM, Circuit, FloatArray, IntArray, LongArray, Name, Value
 from margmap.errors import ImpossibleEvidenceError, QueryError
-from margmap.evaluate import Scaled, edge_share, flows, forward, log_values
+from margmap.evaluate import Scaled, edge_share, flows, forward, log_values, require_within_reach
+from margmap.pairs import log_of, moved
 from margmap.structure import require_tractable
 
 Evidence = Mapping[Name, Value]
@@ -24,6 +25,9 @@ def log_likelihood(circuit: Circuit, rows: ArrayLike) -> FloatArray:
     """
     require_tractable(circuit)
     codes, reals = _encode(circuit, rows)
+    if reals.shape[1] > 0:
+        for extreme in (np.fmin, np.fmax):
+            require_within_reach(circuit, extreme.reduce(reals, axis=1))
     out = np.empty(codes.shape[1])
     log_values(circuit.scaled, codes, reals, out)
     return out
@@ -58,8 +62,8 @@ def posteriors(circuit: Circuit, evidence: Evidence | None = None) -> dict[Name,
     evidence = evidence or {}
     codes, reals = circuit.evidence_codes(evidence)
     s = circuit.scaled
-    value, log_scale = _forward(circuit, codes, reals)
-    flow = flows(s, value, log_scale)
+    value, exponent = _forward(circuit, codes, reals)
+    flow = flows(s, value, exponent)
     first = np.zeros(len(circuit.variables) + 1, dtype=np.int64)
     np.cumsum([v.cardinality or 2 for v in circuit.variables], out=first[1:])
     mass = _leaf_posteriors(s, flow, first)
@@ -82,24 +86,28 @@ def sample(circuit: Circuit, n: int, evidence: Evidence | None = None, seed: int
     if n < 0:
         raise QueryError(f"cannot draw {n} samples")
     codes, reals = circuit.evidence_codes(evidence or {})
-    value, log_scale = _forward(circuit, codes, reals)
+    value, exponent = _forward(circuit, codes, reals)
     rng = np.random.default_rng(seed)
     drawn, real = np.tile(codes, (n, 1)), np.tile(reals, (n, 1))
     # A variable no leaf mentions has no distribution to draw from; its column says "missing".
     drawn[:, [v.cardinality == c for v, c in zip(circuit.variables, codes, strict=True)]] = -1
-    _sample(circuit.scaled, value, log_scale, int(rng.integers(1 << 62)), codes, drawn, real)
+    _sample(circuit.scaled, value, exponent, int(rng.integers(1 << 62)), codes, drawn, real)
     continuous = np.array([v.continuous for v in circuit.variables], dtype=np.bool_)
     return np.where(continuous, real, drawn) if continuous.any() else drawn
 
 
 def log_value(circuit: Circuit, codes: IntArray, reals: FloatArray) -> float:
     """log p of one row of codes, as :meth:`Circuit.evidence_codes` makes them."""
+    return float(log_of(*value_pair(circuit, codes, reals)))
+
+
+def value_pair(circuit: Circuit, codes: IntArray, reals: FloatArray) -> tuple[float, float]:
+    """p of one row of codes as a pair, see :mod:`margmap.pairs`."""
+    require_within_reach(circuit, reals)
     s = circuit.scaled
-    value, log_scale = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
-    forward(s, codes, reals, value, log_scale)
-    if value[-1] <= 0:
-        return -np.inf
-    return float(np.log(value[-1]) + log_scale[-1]) + s.log_total
+    value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
+    forward(s, codes, reals, value, exponent)
+    return float(value[-1] * s.total), float(exponent[-1] + s.total_exponent)
 
 
 def _impossible() -> ImpossibleEvidenceError:
@@ -107,11 +115,12 @@ def _impossible() -> ImpossibleEvidenceError:
 
 
 def _forward(circuit: Circuit, codes: IntArray, reals: FloatArray) -> tuple[FloatArray, FloatArray]:
-    value, log_scale = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
-    forward(circuit.scaled, codes, reals, value, log_scale)
-    if value[-1] <= 0 or log_scale[-1] == -np.inf:
+    require_within_reach(circuit, reals)
+    value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
+    forward(circuit.scaled, codes, reals, value, exponent)
+    if value[-1] <= 0:
         raise _impossible()
-    return value, log_scale
+    return value, exponent
 
 
 def _encode(circuit: Circuit, rows: ArrayLike) -> tuple[IntArray, FloatArray]:
@@ -178,7 +187,7 @@ def _leaf_posteriors(s: Scaled, flow: FloatArray, first: LongArray) -> FloatArra
         else:
             last = s.table_start[n + 1] - 1
             for x in range(last - t):
-                mass[at + x] += flow[n] * s.table[t + x] / s.table[last]
+                mass[at + x] += moved(flow[n] * s.table[t + x] / s.table[last], s.table_shift[t + x])
     return mass
 
 
@@ -186,7 +195,7 @@ def _leaf_posteriors(s: Scaled, flow: FloatArray, first: LongArray) -> FloatArra
 def _sample(
     s: Scaled,
     value: FloatArray,
-    log_scale: FloatArray,
+    exponent: FloatArray,
     seed: int,
     codes: IntArray,
     drawn: NDArray[np.int32],
@@ -208,7 +217,7 @@ def _sample(
                 left = np.random.random()  # noqa: NPY002
                 chosen = -1
                 for e in range(s.start[n], s.start[n + 1]):
-                    part = edge_share(s, n, e, value, log_scale)
+                    part = edge_share(s, n, e, value, exponent)
                     if part > 0:
                         chosen = s.child[e]
                         left -= part
@@ -224,8 +233,9 @@ def _sample(
                 t, last = s.table_start[n], s.table_start[n + 1] - 1
                 left = np.random.random() * s.table[last]  # noqa: NPY002
                 for x in range(last - t):
-                    if s.table[t + x] > 0:
+                    part = moved(s.table[t + x], s.table_shift[t + x])
+                    if part > 0:
                         drawn[row, s.var[n]] = x
-                        left -= s.table[t + x]
+                        left -= part
                         if left < 0:
                             break

@@ -16,12 +16,10 @@ from numpy.typing import NDArray
 from margmap._jit import kernel
 from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name, Value
 from margmap.errors import ImpossibleEvidenceError, QueryError
-from margmap.evaluate import Scaled, edge_share, forward
+from margmap.evaluate import Scaled, edge_share, forward, require_within_reach, share_weight
 from margmap.flat import Flat, Runner, rebuild, to_the_end
+from margmap.pairs import EPS, EXACT, encoded, log_of, moved
 from margmap.structure import require_tractable
-
-# Shares of a sum or a leaf under this are left out of the reduced circuit; `Reduced.dropped` accounts for them.
-NEGLIGIBLE = 1e-300
 
 
 @dataclass(frozen=True)
@@ -32,12 +30,15 @@ class Reduced:
     #: Name and number of values of each query variable.
     names: tuple[Name, ...]
     cardinality: IntArray
-    #: log p(e); the root of ``flat`` is p(q | e).
-    log_scale: float
-    #: Relative rounding error of any value computed on ``flat``, counted from the circuit it came from.
+    #: p(e) as a pair; the root of ``flat`` is p(q | e).
+    evidence: tuple[float, float]
+    #: How far, relatively, the root of ``flat`` can be under p(q | e).
     rounding: float
-    #: No state's p(q | e) loses more than this to shares too small to keep.
-    dropped: float
+
+    @property
+    def log_scale(self) -> float:
+        """log p(e)."""
+        return float(log_of(*self.evidence))
 
     @property
     def num_nodes(self) -> int:
@@ -79,32 +80,37 @@ def reduce_codes(
     circuit: Circuit, columns: Sequence[int], codes: IntArray, reals: FloatArray, run: Runner = to_the_end
 ) -> Reduced:
     """The same for a query and evidence already turned into columns and codes."""
+    require_within_reach(circuit, reals)
     s, position, cardinality = circuit.scaled, _positions(circuit, columns), circuit.cardinality[list(columns)]
     asked = circuit.scopes.meeting(columns)
     work = partial(_reduce, s, codes, reals, position, cardinality, circuit.scopes.id, asked)
     room = 32 * circuit.num_edges + 48 * circuit.num_nodes
-    kind, start, child, weight, var, value, log_scale, dropped = run(work, 4 * circuit.num_edges, room)
-    if log_scale == -np.inf:
+    kind, start, child, weight, var, code, value, exponent = run(work, 4 * circuit.num_edges, room)
+    if value == 0:
         raise _impossible()
-    flat, _ = rebuild(Flat(kind, start, child, weight, var, value), np.ones(child.size, dtype=np.bool_), run)
+    whole = Flat(kind, start, child, weight, var, code)
+    # The root sums to 1, so that the factor taken out of it is 1 but for rounding.
+    flat, log_factor = rebuild(whole, np.ones(whole.num_edges, dtype=np.bool_), run)
     names = tuple(circuit.variables[c].name for c in columns)
-    return Reduced(flat, names, cardinality, float(log_scale) + s.log_total, s.rounding, dropped * NEGLIGIBLE)
+    evidence = (value * s.total, exponent + s.total_exponent)
+    return Reduced(flat, names, cardinality, evidence, s.rounding + abs(log_factor))
 
 
 def heaviest_state(
     circuit: Circuit, columns: Sequence[int], codes: IntArray, reals: FloatArray
-) -> tuple[IntArray, float]:
-    """Some possible state of the query, and log p(e), from one pass: at every sum follow the largest share.
+) -> tuple[IntArray, tuple[float, float]]:
+    """Some possible state of the query, and p(e) as a pair, from one pass: at every sum follow the largest share.
 
     For a solver that was stopped before it had a state: the reduction takes several times as long.
     """
     s, position = circuit.scaled, _positions(circuit, columns)
     state = np.zeros(len(columns), dtype=np.int32)
     asked = circuit.scopes.meeting(columns)
-    log_scale = _follow(s, codes, reals, position, circuit.cardinality[list(columns)], circuit.scopes.id, asked, state)
-    if log_scale == -np.inf:
+    cardinality = circuit.cardinality[list(columns)]
+    value, exponent = _follow(s, codes, reals, position, cardinality, circuit.scopes.id, asked, state)
+    if value == 0:
         raise _impossible()
-    return state, float(log_scale) + s.log_total
+    return state, (value * s.total, exponent + s.total_exponent)
 
 
 def _positions(circuit: Circuit, columns: Sequence[int]) -> IntArray:
@@ -128,12 +134,12 @@ def _follow(
     scope: IntArray,
     asked_scope: NDArray[np.bool_],
     state: IntArray,
-) -> float:
-    value, log_scale = np.empty(s.kind.size), np.empty(s.kind.size)
-    forward(s, codes, reals, value, log_scale)
+) -> tuple[float, float]:
+    value, exponent = np.empty(s.kind.size), np.empty(s.kind.size)
+    forward(s, codes, reals, value, exponent)
     root = s.kind.size - 1
     if value[root] <= 0:
-        return -np.inf
+        return 0.0, 0.0
     stack = np.empty(s.kind.size, dtype=np.int32)
     height = 0
     if asked_scope[scope[root]]:
@@ -143,7 +149,11 @@ def _follow(
         n = stack[height]
         if s.kind[n] < PRODUCT:
             q, table = position[s.var[n]], s.table_start[n]
-            state[q] = np.argmax(s.log_table[table : table + cardinality[q]])
+            for x in range(cardinality[q]):
+                best = table + state[q]
+                share, power = s.table[table + x], s.table_shift[table + x]
+                if share > 0 and (s.table[best] == 0 or moved(share, power - s.table_shift[best]) > s.table[best]):
+                    state[q] = x
         elif s.kind[n] == PRODUCT:
             for e in range(s.start[n], s.start[n + 1]):
                 if asked_scope[scope[s.child[e]]]:
@@ -152,12 +162,12 @@ def _follow(
         else:
             best, most = s.start[n], -1.0
             for e in range(s.start[n], s.start[n + 1]):
-                share = edge_share(s, n, e, value, log_scale)
+                share = edge_share(s, n, e, value, exponent)
                 if share > most:
                     best, most = e, share
             stack[height] = s.child[best]
             height += 1
-    return float(np.log(value[root]) + log_scale[root])
+    return value[root], exponent[root]
 
 
 @kernel
@@ -170,10 +180,10 @@ def _reduce(
     scope: IntArray,
     asked_scope: NDArray[np.bool_],
     stop: LongArray,
-) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float, int]:
+) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float, float]:
     n_old = s.kind.size
-    value, log_scale = np.empty(n_old), np.empty(n_old)
-    forward(s, codes, reals, value, log_scale)
+    value, exponent = np.empty(n_old), np.empty(n_old)
+    forward(s, codes, reals, value, exponent)
 
     # What of the circuit the query can still reach, and how much room it will need.
     asked = np.empty(n_old, dtype=np.bool_)
@@ -182,7 +192,7 @@ def _reduce(
     live = np.zeros(n_old, dtype=np.bool_)
     live[n_old - 1] = asked[n_old - 1] and value[n_old - 1] > 0
     share = np.empty(s.child.size)  # filled below live sums only
-    room_nodes, room_edges, dropped = 0, 0, 0
+    room_nodes, room_edges = 0, 0
     first_leaf = np.zeros(cardinality.size + 1, dtype=np.int64)
     for q in range(cardinality.size):
         first_leaf[q + 1] = first_leaf[q] + cardinality[q]
@@ -201,12 +211,10 @@ def _reduce(
                 live[c] |= asked[c]
                 room_edges += 1
             else:
-                share[e] = edge_share(s, n, e, value, log_scale)
-                if share[e] > NEGLIGIBLE:
+                share[e] = share_weight(s, n, e, value, exponent)
+                if share[e] != 0:
                     live[c] = True
                     room_edges += 1
-                elif value[c] > 0 and s.log_weight[e] > -np.inf:
-                    dropped += 1
 
     # The indicators come first, then one node for each that is left, still with all its detours.
     room_nodes += first_leaf[-1]
@@ -228,16 +236,16 @@ def _reduce(
             continue
         if s.kind[n] < PRODUCT:
             q = position[s.var[n]]
-            table, total = s.table_start[n], 0.0
+            table = s.table_start[n]
+            total, power = s.table[table + cardinality[q]], s.table_shift[table + cardinality[q]]
             for x in range(cardinality[q]):
-                total += s.table[table + x]
-            for x in range(cardinality[q]):
-                part = s.table[table + x] / total
-                if part > NEGLIGIBLE:
+                shift = s.table_shift[table + x] - power
+                if abs(shift) > EXACT:
+                    shift += 8 * EPS * abs(shift)
+                part = encoded(s.table[table + x] / total, shift)
+                if part != 0:
                     child[end], weight[end] = first_leaf[q] + x, part
                     end += 1
-                elif s.log_table[table + x] > -np.inf:
-                    dropped += 1
             kind[count] = SUM
         elif s.kind[n] == PRODUCT:
             for e in range(s.start[n], s.start[n + 1]):
@@ -247,21 +255,12 @@ def _reduce(
             kind[count] = PRODUCT
         else:
             for e in range(s.start[n], s.start[n + 1]):
-                if share[e] > NEGLIGIBLE:
+                if share[e] != 0:
                     child[end], weight[end] = number[s.child[e]], share[e]
                     end += 1
             kind[count] = SUM
         number[n] = count
         count += 1
         start[count] = end
-    root = value[n_old - 1]
-    return (
-        kind,
-        start,
-        child[:end].copy(),
-        weight[:end].copy(),
-        var,
-        leaf_value,
-        np.log(root) + log_scale[n_old - 1] if root > 0 else -np.inf,
-        dropped,
-    )
+    root = n_old - 1
+    return kind, start, child[:end].copy(), weight[:end].copy(), var, leaf_value, value[root], exponent[root]

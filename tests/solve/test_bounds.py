@@ -38,7 +38,7 @@ def bounded(reduced):
 
 
 def node_bounds(bounds):
-    return bounds.value * np.exp(bounds.log_scale)
+    return bounds.value * np.exp2(bounds.exponent)
 
 
 def counterexample(weight):

@@ -19,6 +19,7 @@ import margmap as mm
 import naive
 from circuits import columns, fixed
 from margmap.flat import Flat, rebuild
+from margmap.pairs import log_of
 from margmap.reduce import heaviest_state, reduce, reduce_codes
 from margmap.solve import METHODS, result
 from margmap.solve.bounds import conditional_bounds, edge_bounds, find_supports, output_bounds, view_of
@@ -85,9 +86,9 @@ def test_stopped_before_there_is_a_state(monkeypatch):
             log_evidence = naive.log(naive.probability(p.circuit, fixed(p.circuit, p.evidence)))
             assert r.log_upper == pytest.approx(max(r.log_prob, log_evidence), abs=1e-9)
             codes, reals = p.circuit.evidence_codes(p.evidence)
-            state, log_scale = heaviest_state(p.circuit, columns(p.circuit, p.query), codes, reals)
+            state, p_evidence = heaviest_state(p.circuit, columns(p.circuit, p.query), codes, reals)
             assert tuple(state.tolist()) == p.codes(r.state)
-            assert log_scale == pytest.approx(log_evidence, abs=1e-9)
+            assert log_of(*p_evidence) == pytest.approx(log_evidence, abs=1e-9)
 
 
 def test_impossible_evidence_is_refused_also_when_stopped(monkeypatch):

@@ -15,9 +15,11 @@ import numpy as np
 from margmap.bayesnet.network import Network
 from margmap.circuit import PRODUCT, Circuit, Name, Value
 from margmap.errors import LimitError, QueryError
-from margmap.queries import log_value
+from margmap.evaluate import extra_rounding
+from margmap.pairs import log_of, log_parts, raised, two_sum
+from margmap.queries import value_pair
 from margmap.reduce import Reduced, heaviest_state, reduce_codes, resolve_query
-from margmap.solve.result import TOLERANCE, Limits, Outcome, Ranked, Result, Stopped
+from margmap.solve.result import TOLERANCE, Limits, Outcome, Ranked, Result, Status, Stopped
 from margmap.structure import require_tractable
 
 __all__ = ["METHODS", "Result", "marginal_map"]
@@ -117,15 +119,11 @@ def _solve(
     columns = resolve_query(circuit, query, evidence)
     codes, reals = circuit.evidence_codes(evidence)
     limits.reserve((k + 1) * _seconds_of_a_pass(circuit))
-    outcome, rounding, dropped = (
-        Outcome([np.zeros(0, dtype=np.int32)], -np.inf, "optimal"),
-        circuit.scaled.rounding,
-        0.0,
-    )
-    log_evidence = None
+    outcome = Outcome([np.zeros(0, dtype=np.int32)], -np.inf, "optimal")
+    rounding, p_evidence = circuit.scaled.rounding, None
     try:
         reduced = reduce_codes(circuit, columns, codes, reals, limits.run)
-        log_evidence, dropped = reduced.log_scale, reduced.dropped
+        p_evidence, rounding = reduced.evidence, reduced.rounding
         if columns and shared:
             from margmap.solve import parallel
 
@@ -136,40 +134,57 @@ def _solve(
         outcome = Outcome([], 0.0, stopped.status)
     except MemoryError:  # one table too large for the machine
         outcome = Outcome([], 0.0, "memory_limit")
-    if not outcome.states or log_evidence is None:  # stopped before there was one
-        state, log_evidence = heaviest_state(circuit, columns, codes, reals)
+    if not outcome.states or p_evidence is None:  # stopped before there was one
+        state, p_evidence = heaviest_state(circuit, columns, codes, reals)
         outcome = outcome._replace(states=[state])
     top = []
     for state in outcome.states:
         codes[columns] = state
-        log_prob = log_value(circuit, codes, reals)
-        named = {
-            circuit.variables[c].name: circuit.variables[c].label(x)
-            for c, x in zip(columns, state.tolist(), strict=True)
-        }
-        top.append(Ranked(named, log_prob, log_prob - log_evidence))
-    top.sort(key=lambda ranked: -ranked.log_prob)
-    # The solver's bound as a log p(q, e), moved up by all that rounding can have taken from it.
-    others = outcome.log_upper if dropped == 0 else float(np.logaddexp(outcome.log_upper, np.log(dropped)))
-    others += log_evidence + 2 * rounding
-    status = outcome.status
-    if len(top) == k:
-        rest = others - top[-1].log_prob
-        if rest <= limits.gap or (status == "optimal" and rest <= limits.gap + ROUNDED):
-            status = "optimal"
-        elif status == "optimal":
-            status = "memory_limit"  # the search came to its end, but its numbers outgrew what doubles can tell apart
+        p = value_pair(circuit, codes, reals)
+        labels = [circuit.variables[c].label(x) for c, x in zip(columns, state.tolist(), strict=True)]
+        named = {circuit.variables[c].name: label for c, label in zip(columns, labels, strict=True)}
+        top.append(Ranked(named, float(log_of(*p)), _log_ratio(p, p_evidence)))
+    top.sort(key=lambda ranked: -ranked.log_conditional)
+    # The solver's bound, moved up by all that rounding can have taken from it or added to the value of a state.
+    others = raised(outcome.log_upper, 2 * rounding + extra_rounding(circuit.scaled, p_evidence[1]))
+    log_upper = max(others, raised(top[0].log_conditional, 2 * rounding if k > 1 or not columns else 0.0))
     return Result(
-        status=status,
+        status=_status(outcome.status, others, [ranked.log_conditional for ranked in top], k, limits),
         state=top[0].state,
         log_prob=top[0].log_prob,
         log_conditional=top[0].log_conditional,
-        log_upper=max(others, top[0].log_prob + (2 * rounding if k > 1 else 0.0)),
+        log_upper=max(_log_product(p_evidence, log_upper), top[0].log_prob),
         method=name,
         seconds=time.perf_counter() - begun - limits.compiling,
         top=tuple(top),
         details=outcome.details,
     )
+
+
+def _status(status: Status, others: float, values: Sequence[float], k: int, limits: Limits) -> Status:
+    """What a solver's status amounts to, given its states' log p(q | e) and a bound on that of all other states.
+
+    Compared are conditional probabilities: where log p(e) is large, the last digit of log p(q, e) is more than the
+    tolerance.
+    """
+    away = others - values[-1] if len(values) == k else (-np.inf if others == -np.inf else np.inf)
+    if away <= limits.gap or (status == "optimal" and away <= limits.gap + ROUNDED):
+        return "optimal"
+    # The search may have come to its end with numbers that doubles cannot tell apart.
+    return "precision_limit" if status == "optimal" else status
+
+
+def _log_ratio(a: tuple[float, float], b: tuple[float, float]) -> float:
+    """The logarithm of the quotient of two pairs."""
+    return float(log_of(a[0] / b[0], a[1] - b[1]))
+
+
+def _log_product(p: tuple[float, float], log_factor: float) -> float:
+    """The smallest double that is not under log ``p`` + ``log_factor``."""
+    high, low = log_parts(*p)
+    total, lost = two_sum(high, log_factor)
+    rest = low + lost
+    return float(total) if rest <= 0 else float(np.nextafter(total + rest, np.inf))
 
 
 def _seconds_of_a_pass(circuit: Circuit) -> float:

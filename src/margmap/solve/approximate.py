@@ -14,6 +14,7 @@ from margmap._jit import kernel
 from margmap.circuit import SUM, Circuit, IntArray, LongArray, Name, Value
 from margmap.errors import QueryError
 from margmap.flat import LEAF, Flat, Runner, to_the_end
+from margmap.pairs import log_of, log_weight
 from margmap.queries import log_value
 from margmap.reduce import Reduced, reduce_codes, resolve_query
 from margmap.solve.bounds import output_bounds
@@ -144,7 +145,7 @@ APPROXIMATIONS = {
 @kernel
 def _greedy(f: Flat, first: LongArray, state: IntArray) -> None:
     nodes = f.kind.size
-    value, log_scale, flow = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
+    value, exponent, flow = np.zeros(nodes), np.zeros(nodes), np.zeros(nodes)
     owner = np.zeros(first[-1], dtype=np.int32)
     for v in range(state.size):
         owner[first[v] : first[v + 1]] = v
@@ -152,8 +153,8 @@ def _greedy(f: Flat, first: LongArray, state: IntArray) -> None:
     fixed = np.zeros(state.size, dtype=np.bool_)
     bound = np.zeros(first[-1])
     for _ in range(state.size):
-        marginals(f, allowed, False, value, log_scale)
-        flows(f, value, log_scale, flow)
+        marginals(f, allowed, False, value, exponent)
+        flows(f, value, exponent, flow)
         bound[:] = 0.0
         for n in range(nodes):
             if f.kind[n] == LEAF:
@@ -173,7 +174,7 @@ def _greedy(f: Flat, first: LongArray, state: IntArray) -> None:
 def _argmax_product(f: Flat, state: IntArray) -> None:
     """A sum's candidates differ only below it, so that only the nodes below it are evaluated, once for each."""
     nodes = f.kind.size
-    value, log_scale = np.zeros(nodes), np.zeros(nodes)
+    value, exponent = np.zeros(nodes), np.zeros(nodes)
     share = np.zeros(f.child.size)  # 1 for the edge that a sum has chosen
     seen_by = np.full(nodes, -1, dtype=np.int32)
     below, stack = np.zeros(nodes, dtype=np.int32), np.zeros(nodes + 1, dtype=np.int32)
@@ -194,13 +195,13 @@ def _argmax_product(f: Flat, state: IntArray) -> None:
                     stack[height] = f.child[e]
                     height += 1
         order = np.sort(below[:count])
-        best, best_value, best_scale = f.start[n], 0.0, -np.inf
+        best, most = f.start[n], -np.inf
         for e in range(f.start[n], f.start[n + 1]):
             extract_below(f, share, state, f.child[e], stack)
-            evaluate_nodes(f, order, state, value, log_scale)
-            v, scale = value[n], log_scale[n]
-            if v > 0 and (best_value == 0 or np.log(v) + scale > np.log(best_value) + best_scale):
-                best, best_value, best_scale = e, v, scale
+            evaluate_nodes(f, order, state, value, exponent)
+            log_value = log_of(value[n], exponent[n])
+            if log_value > most:
+                best, most = e, log_value
         share[best] = 1.0
     extract_below(f, share, state, nodes - 1, stack)
 
@@ -225,10 +226,8 @@ def _best_trees(f: Flat, k: int, variables: int) -> list[IntArray]:
             filled = 0
             for e in range(begin, end):
                 c = f.child[e]
-                if f.weight[e] <= 0:
-                    continue
                 for r in range(size[c]):
-                    x = np.log(f.weight[e]) + log_value[c, r]
+                    x = log_weight(f.weight[e]) + log_value[c, r]
                     if filled == k and x <= log_value[n, k - 1]:
                         break
                     at = min(filled, k - 1)

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from margmap._jit import kernel
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
-from margmap.flat import LEAF, TINY, Flat, Runner, to_the_end
+from margmap.flat import LEAF, SMALLEST, Flat, Runner, to_the_end
+from margmap.pairs import EPS, STEP, TINY, UP, decoded, log_of, moved, normal, plus, raised
 from margmap.structure import Bits, intern_scopes
 
 Flags = NDArray[np.bool_]
@@ -39,13 +40,18 @@ class Bounds(NamedTuple):
 
     #: Sums whose children exclude each other: they take the maximum.
     deterministic: Flags
-    #: The bound of node n is ``value[n] * exp(log_scale[n])``.
+    #: The bound of node n is ``value[n] * 2**exponent[n]``.
     value: FloatArray
-    log_scale: FloatArray
-    #: For each edge below a sum, ``weight * bound of the child / bound of the node``; 1 below products.
+    exponent: FloatArray
+    #: For each edge below a sum, ``weight * bound of the child / bound of the node``, at least ``TINY``; 1 below
+    #: products.
     share: FloatArray
     #: log of the root's bound.
     log_upper: float
+    #: Whether all shares are what they say: none was raised to ``TINY``.
+    faithful: bool = True
+    #: The smallest product of the shares on a way through sums alone, at least ``SMALLEST``.
+    least: float = 1.0
 
 
 class View(NamedTuple):
@@ -59,7 +65,7 @@ class View(NamedTuple):
     @property
     def log_upper(self) -> float:
         """log of the root's bound, with what was taken out."""
-        return self.log_factor + self.bounds.log_upper
+        return raised(self.log_factor, self.bounds.log_upper)
 
 
 def view_of(flat: Flat, log_factor: float, cardinality: IntArray, run: Runner = to_the_end) -> View:
@@ -88,8 +94,9 @@ def find_deterministic(flat: Flat, supports: Supports, run: Runner = to_the_end)
 def output_bounds(flat: Flat, deterministic: Flags, run: Runner = to_the_end) -> Bounds:
     """Algorithm 1: the maximum at deterministic sums, the sum at the others, the product at products."""
     work = partial(_output_bounds, flat, deterministic)
-    value, log_scale, share = run(work, flat.num_edges, 16 * flat.num_nodes + 8 * flat.num_edges)
-    return Bounds(deterministic, value, log_scale, share, float(np.log(value[-1]) + log_scale[-1]))
+    value, exponent, share, faithful, least = run(work, flat.num_edges, 24 * flat.num_nodes + 8 * flat.num_edges)
+    log_upper = log_of(value[-1], exponent[-1])
+    return Bounds(deterministic, value, exponent, share, log_upper + 2 * EPS * abs(log_upper), faithful, float(least))
 
 
 def edge_bounds(flat: Flat, bounds: Bounds, run: Runner = to_the_end) -> FloatArray:
@@ -182,45 +189,75 @@ def _deterministic(f: Flat, can: Bits, words: int, stop: LongArray) -> Flags:
 
 
 @kernel
-def _output_bounds(f: Flat, take_max: Flags, stop: LongArray) -> tuple[FloatArray, FloatArray, FloatArray]:
-    value, log_scale = np.ones(f.kind.size), np.zeros(f.kind.size)
+def _output_bounds(f: Flat, take_max: Flags, stop: LongArray) -> tuple[FloatArray, FloatArray, FloatArray, bool, float]:
+    """Every bound is multiplied by a little more than its own rounding can have taken, and so is every share."""
+    value, exponent = np.ones(f.kind.size), np.zeros(f.kind.size)
+    way, least = np.ones(f.kind.size), 1.0
     share = np.ones(f.child.size)
+    faithful = True
     for n in range(f.kind.size):
         if stop[0] != 0:
             break
+        edges = f.start[n + 1] - f.start[n]
         if f.kind[n] == PRODUCT:
-            v, scaled = 1.0, 0.0
+            v, power = 1.0 + edges * EPS, 0.0
             for e in range(f.start[n], f.start[n + 1]):
                 v *= value[f.child[e]]
-                scaled += log_scale[f.child[e]]
+                power += exponent[f.child[e]]
                 if v < TINY:
-                    scaled += np.log(v)
-                    v = 1.0
-            value[n], log_scale[n] = v, scaled
+                    v /= TINY
+                    power -= STEP
+            value[n], exponent[n] = v, power
         elif f.kind[n] == SUM:
-            top = -np.inf
+            v, power, plain = 0.0, 0.0, True
             for e in range(f.start[n], f.start[n + 1]):
-                top = max(top, log_scale[f.child[e]])
-            v = 0.0
+                plain &= exponent[f.child[e]] == 0 and f.weight[e] > 0
+                share[e] = f.weight[e] * value[f.child[e]]
+                v = max(v, share[e]) if take_max[n] else v + share[e]
+            if not plain:
+                v, power = _sum_of_pairs(f, n, take_max[n], value, exponent, share)
+            v *= 1.0 + (edges + 4) * EPS
             for e in range(f.start[n], f.start[n + 1]):
-                c = f.child[e]
-                term = f.weight[e] * value[c]
-                if log_scale[c] != top:
-                    term *= np.exp(log_scale[c] - top)
-                share[e] = term
-                v = max(v, term) if take_max[n] else v + term
-            for e in range(f.start[n], f.start[n + 1]):
-                share[e] /= v
+                share[e] = share[e] / v * UP
+                if share[e] < TINY:
+                    share[e] = TINY
+                    faithful = False
+                way[n] = min(way[n], share[e] * way[f.child[e]])
+            way[n] = max(way[n], SMALLEST)
+            least = min(least, way[n])
             if v < TINY:
-                top += np.log(v)
-                v = 1.0
-            value[n], log_scale[n] = v, top
-    return value, log_scale, share
+                v /= TINY
+                power -= STEP
+            value[n], exponent[n] = v, power
+    return value, exponent, share, faithful, least
+
+
+@kernel
+def _sum_of_pairs(
+    f: Flat, n: int, take_max: bool, value: FloatArray, exponent: FloatArray, share: FloatArray
+) -> tuple[float, float]:
+    """The sum or the maximum of a sum's terms, which are powers of two apart; ``share`` gets the terms themselves."""
+    v, power = 0.0, 0.0
+    for e in range(f.start[n], f.start[n + 1]):
+        c = f.child[e]
+        w, shift = decoded(f.weight[e])
+        share[e] = w * value[c]
+        if take_max:
+            if v == 0 or moved(share[e], shift + exponent[c] - power) > v:
+                v, power = normal(share[e], shift + exponent[c])
+        else:
+            v, power = plus(v, power, share[e], shift + exponent[c])
+    for e in range(f.start[n], f.start[n + 1]):
+        share[e] = moved(share[e], decoded(f.weight[e])[1] + exponent[f.child[e]] - power)
+    return v, power
 
 
 @kernel
 def _edge_bounds(f: Flat, deterministic: Flags, share: FloatArray, stop: LongArray) -> FloatArray:
-    """``high``: the root's bound when the node has its own; ``low``: when it is 0; each the largest over all paths."""
+    """``high``: the root's bound when the node has its own; ``low``: when it is 0; each the largest over all paths.
+
+    Differences of nearly equal numbers lose digits, so that each result is raised by what it can have lost.
+    """
     n_nodes = f.kind.size
     high, low = np.zeros(n_nodes), np.zeros(n_nodes)
     high[n_nodes - 1] = 1.0
@@ -232,9 +269,9 @@ def _edge_bounds(f: Flat, deterministic: Flags, share: FloatArray, stop: LongArr
             edge_high, edge_low = high[n], low[n]
             if f.kind[n] == SUM:
                 if deterministic[n]:
-                    edge_high = low[n] + share[e] * (high[n] - low[n])
+                    edge_high = min((low[n] + share[e] * (high[n] - low[n])) * UP, high[n])
                 else:
-                    edge_low = high[n] - share[e] * (high[n] - low[n])
+                    edge_low = min((high[n] - share[e] * (high[n] - low[n])) + 8 * EPS * high[n], high[n])
             result[e] = edge_high
             c = f.child[e]
             high[c] = max(high[c], edge_high)
@@ -288,13 +325,15 @@ def _conditional_bounds(
             return
         width = size[ids[n]]
         mine = at[n]
+        up = 1.0 + (f.start[n + 1] - f.start[n] + 4) * EPS  # more than rounding can take from the terms of this node
         if f.kind[n] == PRODUCT:
+            own[n] = up
             for e in range(f.start[n], f.start[n + 1]):
                 own[n] *= own[f.child[e]]
         elif f.kind[n] == SUM:
             own[n] = 0.0
             for e in range(f.start[n], f.start[n + 1]):
-                part = share[e] * own[f.child[e]]
+                part = share[e] * own[f.child[e]] * up
                 own[n] = max(own[n], part) if deterministic[n] else own[n] + part
         if width == 0:
             continue
@@ -302,7 +341,7 @@ def _conditional_bounds(
             relative[mine + f.value[n]] = 1.0
         elif f.kind[n] == SUM:
             for e in range(f.start[n], f.start[n + 1]):
-                other, part = at[f.child[e]], share[e] * own[f.child[e]]
+                other, part = at[f.child[e]], share[e] * own[f.child[e]] * up
                 if deterministic[n]:
                     for i in range(width):
                         relative[mine + i] = max(relative[mine + i], part * relative[other + i])
@@ -320,7 +359,7 @@ def _conditional_bounds(
                         begin += cardinality[v]
             if own[n] > 0:
                 for i in range(width):
-                    relative[mine + i] = min(relative[mine + i] / own[n], 1.0)
+                    relative[mine + i] = min(relative[mine + i] / own[n] * UP, 1.0)
         else:
             begin = mine
             for v in range(first, last):
@@ -341,5 +380,5 @@ def _conditional_bounds(
     for v in range(first, last):
         if bits[ids[f.kind.size - 1], v >> 6] >> np.uint64(v & 63) & np.uint64(1):
             for x in range(cardinality[v]):
-                result[v, x] = relative[root + x] * own[f.kind.size - 1]
+                result[v, x] = relative[root + x] * own[f.kind.size - 1] * UP
             root += cardinality[v]

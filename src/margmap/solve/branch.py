@@ -16,6 +16,7 @@ import numpy as np
 
 from margmap.circuit import PRODUCT, FloatArray, IntArray
 from margmap.flat import SMALLEST, Flat, rebuild
+from margmap.pairs import log_of, lowered, raised
 from margmap.reduce import Reduced
 from margmap.solve.bounds import (
     Flags,
@@ -26,7 +27,7 @@ from margmap.solve.bounds import (
     view_of,
 )
 from margmap.solve.incumbent import Incumbents, lower_bound_state
-from margmap.solve.prune import choose_by_bounds, keep_without, undecided
+from margmap.solve.prune import choose_by_bounds, keep_without, possible, undecided
 from margmap.solve.regroup import regroup
 from margmap.solve.result import Limits, Outcome, Status, Stopped, floor_of
 
@@ -148,7 +149,7 @@ class Search:
 
     def _below(self, view: View, incumbents: Incumbents, slack: float) -> list[tuple[float, View]]:
         """The circuits to look at in place of this one, best last, with their bounds; none if it is decided."""
-        floor = floor_of(incumbents.floor + slack - view.log_upper)
+        floor = floor_of(incumbents.floor + slack, view.log_upper)
         view, relative = self._prune(view, floor)
         asked = undecided(view.supports, self._cardinality.size) if view.flat.num_nodes else np.zeros(0, np.bool_)
         if not asked.any():
@@ -157,11 +158,12 @@ class Search:
             return []
         variable = choose_by_bounds(relative, self._cardinality, asked, floor)
         children = []
-        for x in np.argsort(relative[variable]):
-            if relative[variable, x] > 0:
+        can = possible(view.supports, self._cardinality.size)
+        for x in np.argsort(relative[variable], kind="stable"):
+            if can[variable, x]:
                 keep = _fixed(view.flat, relative, variable, int(x))
                 part, log_factor = rebuild(view.flat, keep, self._limits.run)
-                child = self._view(part, view.log_factor + log_factor)
+                child = self._view(part, raised(view.log_factor, log_factor))
                 children.append((child.log_upper, child))
         return children
 
@@ -185,7 +187,7 @@ class Search:
                 if view.flat.kind[-1] == PRODUCT:
                     return (yield from self._factors(view, best, threshold, slack))
                 edges = view.flat.num_edges
-                smaller, relative = self._prune(view, floor_of(threshold + slack - log_upper))
+                smaller, relative = self._prune(view, floor_of(threshold + slack, log_upper))
                 shrunk = smaller.flat.num_edges <= (1 - WORTHWHILE) * edges
                 if not shrunk and undecided(smaller.supports, self._cardinality.size).any():
                     log_bounds = np.log(np.maximum(relative, SMALLEST)) + log_upper
@@ -202,7 +204,7 @@ class Search:
         if flat.num_nodes == 0:
             return view
         flat, extra = regroup(flat, view.supports, view.bounds.deterministic, run)
-        return view_of(flat, log_factor + extra, self._cardinality, run)
+        return view_of(flat, raised(log_factor, extra), self._cardinality, run)
 
     def _improve(self, view: View, best: Found, threshold: float) -> Found:
         """Algorithm 4 and hill climbing on this circuit."""
@@ -226,30 +228,29 @@ class Search:
         if keep.all():
             return view, relative
         flat, log_factor = rebuild(view.flat, keep, run)
-        return self._view(flat, view.log_factor + log_factor), relative
+        return self._view(flat, raised(view.log_factor, log_factor)), relative
 
     def _factors(self, view: View, best: Found, threshold: float, slack: float) -> _Search:
         """The root is a product: its factors share no variable, so the best state is made of their best states."""
         flat, bounds = view.flat, view.bounds
         children = sorted(flat.child[flat.start[-2] : flat.start[-1]].tolist())
-        log_bound = np.log(bounds.value[children]) + bounds.log_scale[children]
+        log_bound = [raised(log_of(bounds.value[c], bounds.exponent[c])) for c in children]
         whole = np.ones(flat.num_edges, dtype=np.bool_)
         parts = [rebuild(_upto(flat, c), whole[: flat.start[c + 1]], self._limits.run) for c in children]
         sizes = [np.unique(part.var[part.var >= 0]).size for part, _ in parts]
         state = np.zeros(self._cardinality.size, dtype=np.int32)
         done = view.log_factor
         for i, (part, log_factor) in enumerate(parts):
-            rest = float(log_bound[i + 1 :].sum())
-            around = done + rest + log_factor
+            around = raised(done, *log_bound[i + 1 :], log_factor)
             mine = slack * sizes[i] / sum(sizes)
-            found = yield _Problem(part, threshold - around, mine, float(log_bound[i]) - log_factor)
+            found = yield _Problem(part, lowered(threshold, -around), mine, raised(log_bound[i], -log_factor))
             if self._status != "optimal":
-                return best.stopped(max(around + found.log_upper, threshold + slack))
+                return best.stopped(max(raised(around, found.log_upper), threshold + slack))
             if found.state is None:
                 return best._replace(log_upper=threshold + slack)
             own = part.var[part.var >= 0]
             state[own] = found.state[own]
-            done += log_factor + found.log_value
+            done = raised(done, log_factor, found.log_value)
         return Found(state, done, done + slack)
 
     def _branch(
@@ -257,9 +258,10 @@ class Search:
     ) -> _Search:
         """Branch on one variable, its better values first; both sorts of bounds are by variable and value."""
         asked = undecided(view.supports, self._cardinality.size)
-        floor = floor_of(threshold + slack - view.log_upper)
+        floor = floor_of(threshold + slack, view.log_upper)
         variable = choose_by_bounds(relative, self._cardinality, asked, floor)
-        values = [x for x in np.argsort(-relative[variable]) if relative[variable, x] > 0]
+        can = possible(view.supports, self._cardinality.size)
+        values = [x for x in np.argsort(-relative[variable], kind="stable") if can[variable, x]]
         left: list[Open] = []
         for i, x in enumerate(values):
             if log_bounds[variable, x] <= threshold + slack:
@@ -271,15 +273,15 @@ class Search:
                 self._status = stop.status
                 left = [Open(((variable, int(y)),), float(log_bounds[variable, y])) for y in values[i:]]
                 break
-            log_factor += view.log_factor
-            log_bound = float(log_bounds[variable, x]) - log_factor
-            found = yield _Problem(flat, threshold - log_factor, slack, log_bound)
+            log_factor = raised(log_factor, view.log_factor)
+            log_bound = raised(float(log_bounds[variable, x]), -log_factor)
+            found = yield _Problem(flat, lowered(threshold, -log_factor), slack, log_bound)
             if found.state is not None:
-                threshold = found.log_value + log_factor
+                threshold = max(threshold, raised(found.log_value, log_factor))
                 best = Found(found.state, threshold, threshold)
             if self._status != "optimal":
                 here = (variable, int(x))
-                left = [Open((here, *inner.fixed), inner.log_upper + log_factor) for inner in found.left]
+                left = [Open((here, *inner.fixed), raised(inner.log_upper, log_factor)) for inner in found.left]
                 left += [Open(((variable, int(y)),), float(log_bounds[variable, y])) for y in values[i + 1 :]]
                 break
         left = [part for part in left if part.log_upper > threshold + slack]

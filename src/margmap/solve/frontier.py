@@ -11,9 +11,10 @@ from functools import partial
 
 import numpy as np
 
-from margmap.circuit import PRODUCT
+from margmap.circuit import PRODUCT, IntArray
 from margmap.errors import StructureError
 from margmap.flat import Flat
+from margmap.pairs import raised
 from margmap.reduce import Reduced
 from margmap.solve.bounds import view_of
 from margmap.solve.branch import Search
@@ -65,6 +66,7 @@ def solve_planned(
     incumbents = Incumbents(flat, bounds, cardinality, limits, k)
     slack = limits.gap / 4
     widest_allowed = _room(flat, plan, limits) if max_width is None else max_width
+    rounding = rounding_of(flat, plan)
     log_upper = bounds.log_upper  # of the states that are not incumbents
     rounds, widest, search_nodes = 0, 0, 0
     status: Status = "optimal"
@@ -77,15 +79,27 @@ def solve_planned(
             if width > widest_allowed:
                 raise Stopped("memory_limit")
             log_floor = floor + slack - bounds.log_upper
-            work = partial(sweep, flat, bounds.share, plan, cardinality.size, log_floor, width, k)
-            ended, _, states, upper, wide = work(np.array([0, QUICK_WORK]))
+            work = partial(sweep, flat, bounds.share, bounds.least, plan, cardinality.size, log_floor, width, k)
+            ended, values, states, upper, wide = work(np.array([0, QUICK_WORK]))
             if not ended:
-                _, _, states, upper, wide = limits.run(work)
+                _, values, states, upper, wide = limits.run(work)
             rounds, widest = rounds + 1, max(widest, int(wide))
             for state in states:
                 incumbents.offer(state, climb=False)
             floor = max(floor, incumbents.floor)
-            log_upper = min(log_upper, max(upper + bounds.log_upper, floor + slack))
+            merged = upper > log_floor
+            if len(values) >= k:  # the others were dropped because these are at least as good
+                upper = max(upper, values[-1])
+            log_upper = min(log_upper, max(raised(upper, bounds.log_upper), floor + slack))
+            if not merged:
+                if log_upper <= floor + slack + rounding:
+                    break  # proven, within rounding
+                # All was seen, but in numbers too small for doubles: wider sweeps see no more. The search has pairs.
+                found_states, log_upper, status, nodes = _search(reduced.flat, cardinality, limits, floor, k, log_upper)
+                search_nodes += nodes
+                for state in found_states:
+                    incumbents.offer(state, climb=False)
+                break
             if k == 1 and log_upper > floor + slack:
                 incumbents.offer(incumbents.best[0], climb=True)
             if width >= BRANCH_FROM and k == 1 and log_upper > (floor := max(floor, incumbents.floor)) + slack:
@@ -106,7 +120,19 @@ def solve_planned(
     best = [state for _, state in incumbents.ranked]
     details = {"rounds": rounds, "widest": widest, "search_nodes": search_nodes}
     log_upper = max(log_upper, max(floor, incumbents.floor) + slack)
-    return Outcome(best, log_upper + rounding_of(flat, plan), status, details)
+    return Outcome(best, raised(log_upper, rounding), status, details)
+
+
+def _search(
+    flat: Flat, cardinality: IntArray, limits: Limits, floor: float, k: int, log_upper: float
+) -> tuple[list[IntArray], float, Status, int]:
+    """What the search of ``branch`` finds above the floor: states, a bound on the others, its end, its nodes."""
+    search = Search(cardinality, limits)
+    if k > 1:
+        states, others, status = search.run_many(flat, k)
+        return states, min(log_upper, others), status, search.nodes
+    found, status = search.run(flat, floor)
+    return [] if found.state is None else [found.state], min(log_upper, found.log_upper), status, search.nodes
 
 
 def _room(flat: Flat, plan: Plan, limits: Limits) -> int:

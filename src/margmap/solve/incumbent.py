@@ -8,7 +8,8 @@ import numpy as np
 
 from margmap._jit import kernel
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray
-from margmap.flat import LEAF, TINY, Flat
+from margmap.flat import LEAF, Flat
+from margmap.pairs import STEP, TINY, decoded, log_of, moved, plus
 from margmap.solve.bounds import Bounds, Flags, output_bounds
 from margmap.solve.result import Limits
 
@@ -21,8 +22,9 @@ class Incumbents:
     """The best states found so far, scored on the circuit the problem came with."""
 
     def __init__(self, flat: Flat, bounds: Bounds, cardinality: IntArray, limits: Limits, most: int = 1) -> None:
-        self._flat = flat._replace(weight=bounds.share)
-        self._log_scale = bounds.log_upper
+        # Relative to the bounds, good states have values near 1, which are quickest to compute with.
+        self._flat = flat._replace(weight=bounds.share) if bounds.faithful else flat
+        self._log_scale = bounds.log_upper if bounds.faithful else 0.0
         self._cardinality = cardinality
         self._limits = limits
         self._most = most
@@ -58,10 +60,10 @@ class Incumbents:
         """Fill up the best states with those that differ from the best in one variable."""
         if self._most > 1 and self.ranked:
             best = self.best[0]
-            for leaf, value in neighbours(self._flat, best, self._most):
+            for leaf, _ in neighbours(self._flat, best, self._most):
                 state = best.copy()
                 state[self._flat.var[int(leaf)]] = self._flat.value[int(leaf)]
-                self.keep(state, value)
+                self.offer(state, climb=False)
 
     def keep(self, state: IntArray, log_value: float) -> None:
         """Take a state of this log value among the best, if it is one of them."""
@@ -126,15 +128,15 @@ def _climb(f: Flat, state: IntArray, flips: int) -> float:
     gain more than the best alone, otherwise the best alone.
     """
     n_nodes = f.kind.size
-    value, log_scale, slope = np.zeros(n_nodes), np.zeros(n_nodes), np.zeros(n_nodes)
+    value, exponent, slope = np.zeros(n_nodes), np.zeros(n_nodes), np.zeros(n_nodes)
     best_gain, best_value = np.zeros(state.size), np.zeros(state.size, dtype=np.int32)
     before = state.copy()
-    evaluate(f, state, value, log_scale)
+    evaluate(f, state, value, exponent)
     for _ in range(flips):
         if value[n_nodes - 1] == 0:
             break
-        current = np.log(value[n_nodes - 1]) + log_scale[n_nodes - 1]
-        _differentiate(f, value, log_scale, slope)
+        current = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
+        _differentiate(f, value, exponent, slope)
         best_gain[:] = 1 + 1e-12
         best_value[:] = -1
         for n in range(n_nodes):
@@ -150,25 +152,24 @@ def _climb(f: Flat, state: IntArray, flips: int) -> float:
             if best_value[v] >= 0:
                 state[v] = best_value[v]
                 gaining += 1
-        evaluate(f, state, value, log_scale)
-        root = value[n_nodes - 1]
-        if gaining > 1 and (root == 0 or np.log(root) + log_scale[n_nodes - 1] < current + np.log(best_gain[best])):
+        evaluate(f, state, value, exponent)
+        together = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
+        if gaining > 1 and together < current + np.log(best_gain[best]):
             state[:] = before
             state[best] = best_value[best]
-            evaluate(f, state, value, log_scale)
-    root = value[n_nodes - 1]
-    return np.log(root) + log_scale[n_nodes - 1] if root > 0 else -np.inf
+            evaluate(f, state, value, exponent)
+    return log_of(value[n_nodes - 1], exponent[n_nodes - 1])
 
 
 @kernel
 def neighbours(f: Flat, state: IntArray, most: int) -> FloatArray:
     """The leaves whose literals give the best states if set in ``state``, and the log values of those states."""
     n_nodes = f.kind.size
-    value, log_scale, slope = np.zeros(n_nodes), np.zeros(n_nodes), np.zeros(n_nodes)
-    evaluate(f, state, value, log_scale)
+    value, exponent, slope = np.zeros(n_nodes), np.zeros(n_nodes), np.zeros(n_nodes)
+    evaluate(f, state, value, exponent)
     if value[n_nodes - 1] == 0:
         return np.zeros((0, 2))
-    _differentiate(f, value, log_scale, slope)
+    _differentiate(f, value, exponent, slope)
     for n in range(n_nodes):
         if f.kind[n] != LEAF or state[f.var[n]] == f.value[n]:
             slope[n] = 0.0
@@ -176,54 +177,56 @@ def neighbours(f: Flat, state: IntArray, most: int) -> FloatArray:
     result = np.zeros((order.size, 2))
     for i in range(order.size):
         result[i, 0] = order[i]
-        result[i, 1] = np.log(slope[order[i]] * value[n_nodes - 1]) + log_scale[n_nodes - 1]
+        result[i, 1] = log_of(slope[order[i]] * value[n_nodes - 1], exponent[n_nodes - 1])
     return result
 
 
 @kernel
-def evaluate(f: Flat, state: IntArray, value: FloatArray, log_scale: FloatArray) -> None:
-    """Every node's value under a state, as ``value * exp(log_scale)``; the scale of a zero is 0."""
-    evaluate_nodes(f, range(f.kind.size), state, value, log_scale)
+def evaluate(f: Flat, state: IntArray, value: FloatArray, exponent: FloatArray) -> None:
+    """Every node's value under a state, as a pair; the exponent of a zero is 0."""
+    evaluate_nodes(f, range(f.kind.size), state, value, exponent)
 
 
 @kernel
-def evaluate_nodes(f: Flat, nodes: Iterable[int], state: IntArray, value: FloatArray, log_scale: FloatArray) -> None:
+def evaluate_nodes(f: Flat, nodes: Iterable[int], state: IntArray, value: FloatArray, exponent: FloatArray) -> None:
     """The values of some nodes, children first, from those of their children."""
     for n in nodes:
-        scale = 0.0
+        power = 0.0
         if f.kind[n] == PRODUCT:
             v = 1.0
             for e in range(f.start[n], f.start[n + 1]):
                 v *= value[f.child[e]]
-                scale += log_scale[f.child[e]]
+                power += exponent[f.child[e]]
                 if v < TINY:
                     if v == 0:
-                        scale = 0.0
+                        power = 0.0
                         break
-                    scale += np.log(v)
-                    v = 1.0
+                    v /= TINY
+                    power -= STEP
         elif f.kind[n] == SUM:
-            v, scale = 0.0, -np.inf
+            v, plain = 0.0, True
             for e in range(f.start[n], f.start[n + 1]):
-                if value[f.child[e]] > 0:
-                    scale = max(scale, log_scale[f.child[e]])
-            for e in range(f.start[n], f.start[n + 1]):
-                c = f.child[e]
-                if value[c] > 0:
-                    v += f.weight[e] * value[c] * (1.0 if log_scale[c] == scale else np.exp(log_scale[c] - scale))
-            if v == 0:
-                scale = 0.0
-            elif v < TINY:
-                scale += np.log(v)
-                v = 1.0
+                plain &= exponent[f.child[e]] == 0 and f.weight[e] > 0
+                v += f.weight[e] * value[f.child[e]]
+            if not plain:
+                v = 0.0
+                for e in range(f.start[n], f.start[n + 1]):
+                    w, shift = decoded(f.weight[e])
+                    v, power = plus(v, power, w * value[f.child[e]], shift + exponent[f.child[e]])
+            if 0 < v < TINY:
+                v /= TINY
+                power -= STEP
         else:
             v = 1.0 if state[f.var[n]] == f.value[n] else 0.0
-        value[n], log_scale[n] = v, scale
+        value[n], exponent[n] = v, power
 
 
 @kernel
-def _differentiate(f: Flat, value: FloatArray, log_scale: FloatArray, slope: FloatArray) -> None:
-    """The derivative of the root by every node, over the root's value, times the node's own ``exp(log_scale)``."""
+def _differentiate(f: Flat, value: FloatArray, exponent: FloatArray, slope: FloatArray) -> None:
+    """The derivative of the root by every node, over the root's value, times the node's own ``2**exponent``.
+
+    Good enough to choose where to climb; what is found is evaluated again.
+    """
     n_nodes = f.kind.size
     slope[:] = 0.0
     slope[n_nodes - 1] = 1.0 / value[n_nodes - 1]
@@ -233,25 +236,24 @@ def _differentiate(f: Flat, value: FloatArray, log_scale: FloatArray, slope: Flo
         if f.kind[n] == SUM:
             for e in range(f.start[n], f.start[n + 1]):
                 c = f.child[e]
-                shift = log_scale[c] - log_scale[n]
-                slope[c] += slope[n] * f.weight[e] * (1.0 if shift == 0 else np.exp(min(shift, 700.0)))
+                w, shift = decoded(f.weight[e])
+                slope[c] += moved(slope[n] * w, shift + exponent[c] - exponent[n])
         elif f.kind[n] == PRODUCT:
-            zeros, log_all = 0, -log_scale[n]
+            zeros, power = 0, -exponent[n]
             product = slope[n]
             for e in range(f.start[n], f.start[n + 1]):
                 c = f.child[e]
                 if value[c] > 0:
                     product *= value[c]
-                    log_all += log_scale[c]
+                    power += exponent[c]
                     if product < TINY and product > 0:
-                        log_all += np.log(product)
-                        product = 1.0
+                        product /= TINY
+                        power -= STEP
                 else:
                     zeros += 1
             if zeros > 1:
                 continue
-            if log_all != 0:
-                product *= np.exp(min(log_all, 700.0))
+            product = moved(product, power)
             for e in range(f.start[n], f.start[n + 1]):
                 c = f.child[e]
                 if zeros == 0:

@@ -16,6 +16,7 @@ from margmap._jit import kernel
 from margmap.circuit import SUM, LongArray, Name
 from margmap.errors import QueryError
 from margmap.flat import Flat, rebuild
+from margmap.pairs import raised
 from margmap.reduce import Reduced
 from margmap.solve.bounds import (
     Flags,
@@ -141,7 +142,7 @@ class _Run:
         if split_size(view.flat, variable, view.supports) > self.max_edges:
             raise Stopped("memory_limit")
         flat, log_factor = split(view.flat, variable, view.supports, self.limits.run)
-        view = self._regrouped(self._bound(flat, view.log_factor + log_factor))
+        view = self._regrouped(self._bound(flat, raised(view.log_factor, log_factor)))
         self._improve(view)
         self._closed(view)
         self._record(at, pruned_at, rounds, pruned, variable, self._sizes(view))
@@ -184,14 +185,14 @@ class _Run:
                 if self._closed(view):
                     return -1, view
                 relative = np.where(hopeless, 0.0, relative)
-        free = asked & ((relative > 0).sum(axis=1) > 1)
+        free = asked & undecided(view.supports, cardinality.size)
         if not free.any():
             return 0, view
         return choose_by_bounds(relative, cardinality, free, self._threshold(view)), view
 
     def _smaller(self, view: View, keep: Flags) -> View:
         flat, log_factor = rebuild(view.flat, keep, self.limits.run)
-        return self._regrouped(self._bound(flat, view.log_factor + log_factor))
+        return self._regrouped(self._bound(flat, raised(view.log_factor, log_factor)))
 
     def _bound(self, flat: Flat, log_factor: float) -> View:
         self.peak_edges = max(self.peak_edges, flat.num_edges)
@@ -201,7 +202,7 @@ class _Run:
         if not self.regroup or view.flat.num_nodes == 0:
             return view
         flat, log_factor = regroup_sums(view.flat, view.supports, view.bounds.deterministic, self.limits.run)
-        return self._bound(flat, view.log_factor + log_factor)
+        return self._bound(flat, raised(view.log_factor, log_factor))
 
     def _improve(self, view: View) -> None:
         if view.flat.num_nodes:
@@ -215,7 +216,7 @@ class _Run:
         return view.log_upper <= lower
 
     def _threshold(self, view: View) -> float:
-        return floor_of(self.incumbents.best[1] + self.slack - view.log_upper)
+        return floor_of(self.incumbents.best[1] + self.slack, view.log_upper)
 
     def _sizes(self, view: View) -> Snapshot:
         sums = int((view.flat.kind == SUM).sum())

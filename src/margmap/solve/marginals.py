@@ -7,6 +7,7 @@ import numpy as np
 from margmap._jit import kernel
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
 from margmap.flat import LEAF, SMALLEST, Flat
+from margmap.pairs import TINY, decoded, log_of, moved
 from margmap.solve.incumbent import evaluate
 
 
@@ -26,19 +27,21 @@ def score(f: Flat, first: LongArray, state: IntArray) -> float:
     chosen = np.zeros(first[-1], dtype=np.int32)
     for v in range(state.size):
         chosen[first[v] + state[v]] = 1
-    value, log_scale = np.zeros(f.kind.size), np.zeros(f.kind.size)
-    evaluate(f, chosen, value, log_scale)
-    root = value[f.kind.size - 1]
-    return np.log(root) + log_scale[f.kind.size - 1] if root > 0 else -np.inf
+    value, exponent = np.zeros(f.kind.size), np.zeros(f.kind.size)
+    evaluate(f, chosen, value, exponent)
+    return log_of(value[f.kind.size - 1], exponent[f.kind.size - 1])
 
 
 @kernel
-def marginals(f: Flat, allowed: IntArray, plain: bool, value: FloatArray, log_scale: FloatArray) -> None:
-    """Every node with the literals allowed summed out, as ``value * exp(log_scale)``; the scale is 0 if ``plain``."""
+def marginals(f: Flat, allowed: IntArray, plain: bool, value: FloatArray, exponent: FloatArray) -> None:
+    """Every node with the literals allowed summed out, as pairs.
+
+    ``plain`` says that what falls below the smallest doubles does not matter: then all exponents are 0.
+    """
     if not plain:
-        evaluate(f, allowed, value, log_scale)
+        evaluate(f, allowed, value, exponent)
         return
-    log_scale[: f.kind.size] = 0.0
+    exponent[: f.kind.size] = 0.0
     for n in range(f.kind.size):
         if f.kind[n] == PRODUCT:
             v = 1.0
@@ -47,14 +50,14 @@ def marginals(f: Flat, allowed: IntArray, plain: bool, value: FloatArray, log_sc
         elif f.kind[n] == SUM:
             v = 0.0
             for e in range(f.start[n], f.start[n + 1]):
-                v += f.weight[e] * value[f.child[e]]
+                v += max(f.weight[e], TINY) * value[f.child[e]]
         else:
             v = float(allowed[f.var[n]])
         value[n] = v
 
 
 @kernel
-def flows(f: Flat, value: FloatArray, log_scale: FloatArray, flow: FloatArray) -> int:
+def flows(f: Flat, value: FloatArray, exponent: FloatArray, flow: FloatArray) -> int:
     """The part of the root's value that passes through each node: at an indicator, its marginal over the root's.
 
     What is reached at all gets at least :data:`SMALLEST`. The number of edges of the nodes reached.
@@ -74,9 +77,7 @@ def flows(f: Flat, value: FloatArray, log_scale: FloatArray, flow: FloatArray) -
             share = flow[n] / value[n]
             for e in range(f.start[n], f.start[n + 1]):
                 c = f.child[e]
-                if value[c] > 0 and f.weight[e] > 0:
-                    part = share * f.weight[e] * value[c]
-                    if log_scale[c] != log_scale[n]:
-                        part *= np.exp(min(log_scale[c] - log_scale[n], 700.0))
-                    flow[c] += max(part, SMALLEST)
+                if value[c] > 0:
+                    w, shift = decoded(f.weight[e])
+                    flow[c] += max(moved(share * w * value[c], shift + exponent[c] - exponent[n]), SMALLEST)
     return live_edges

@@ -24,13 +24,14 @@ from margmap.circuit import IntArray
 from margmap.errors import MargmapError, StructureError
 from margmap.executors import Kept, Processes, WorkerDied, answer_of, submit, workers_of
 from margmap.flat import SMALLEST, Flat, rebuild
+from margmap.pairs import log_of, lowered, raised
 from margmap.reduce import Reduced
 from margmap.solve.bounds import conditional_bounds, view_of
 from margmap.solve.branch import Search
 from margmap.solve.frontier import NOT_STRUCTURED, solve_planned
 from margmap.solve.incumbent import evaluate
 from margmap.solve.plan import make_plan
-from margmap.solve.prune import choose_by_bounds, keep_without, undecided
+from margmap.solve.prune import choose_by_bounds, keep_without, possible, undecided
 from margmap.solve.result import WATCH_SECONDS, Limits, Outcome, Status, Stopped, floor_of
 
 #: Seconds on one core before the query is shared out: most are done by then.
@@ -138,24 +139,24 @@ class Work(NamedTuple):
         flat, log_factor = restricted(self.reduced, part, limits)
         if flat.num_nodes == 0:
             return None, -np.inf, []
-        floor -= log_factor
+        floor = lowered(floor, -log_factor)
         if not self.structured:
             found, _ = Search(cardinality, limits).run(flat, floor)
             more = [
-                Part((*part.fixed, *inner.fixed), min(part.log_upper, inner.log_upper + log_factor), part.tries)
+                Part((*part.fixed, *inner.fixed), min(part.log_upper, raised(inner.log_upper, log_factor)), part.tries)
                 for inner in found.left
             ]
             if len(more) == 1 and more[0].fixed == part.fixed:
                 more = [more[0]._replace(tries=part.tries + 1)]
             closed = max(floor, found.log_value) + self.gap / 2 if more else found.log_upper
-            return found.state, min(part.log_upper, closed + log_factor), more
+            return found.state, min(part.log_upper, raised(closed, log_factor)), more
         planned = make_plan(flat, cardinality.size, limits.run, limits.check)
         if planned is None:
             raise AssertionError("a part of a structured circuit is structured")
-        smaller = Reduced(flat, self.reduced.names, cardinality, 0.0, 0.0, 0.0)
+        smaller = Reduced(flat, self.reduced.names, cardinality, (1.0, 0.0), 0.0)
         outcome = solve_planned(smaller, limits, *planned, floor=floor)
         state = outcome.states[0] if outcome.states else None
-        log_upper = min(part.log_upper, outcome.log_upper + log_factor)
+        log_upper = min(part.log_upper, raised(outcome.log_upper, log_factor))
         if outcome.status == "optimal":
             return state, log_upper, []
         return state, -np.inf, _split(flat, log_factor, part._replace(log_upper=log_upper), floor, cardinality)
@@ -163,9 +164,9 @@ class Work(NamedTuple):
 
 def score(flat: Flat, state: IntArray) -> float:
     """The log value of a state."""
-    value, log_scale = np.zeros(flat.num_nodes), np.zeros(flat.num_nodes)
-    evaluate(flat, state, value, log_scale)
-    return float(np.log(value[-1]) + log_scale[-1]) if value[-1] > 0 else -np.inf
+    value, exponent = np.zeros(flat.num_nodes), np.zeros(flat.num_nodes)
+    evaluate(flat, state, value, exponent)
+    return float(log_of(value[-1], exponent[-1]))
 
 
 def restricted(reduced: Reduced, part: Part, limits: Limits) -> tuple[Flat, float]:
@@ -187,11 +188,11 @@ def _split(flat: Flat, log_factor: float, part: Part, floor: float, cardinality:
     if not asked.any():
         return [part._replace(tries=tries)]
     relative = conditional_bounds(flat, view.bounds, cardinality, asked, tighten=True)
-    variable = choose_by_bounds(relative, cardinality, asked, floor_of(floor - view.log_upper))
-    log_bounds = np.log(np.maximum(relative[variable], SMALLEST)) + view.log_upper + log_factor
+    variable = choose_by_bounds(relative, cardinality, asked, floor_of(floor, view.log_upper))
+    log_bounds = np.log(np.maximum(relative[variable], SMALLEST)) + raised(view.log_upper, log_factor)
     return [
         Part((*part.fixed, (variable, int(x))), min(part.log_upper, float(log_bounds[x])), tries)
-        for x in np.flatnonzero(relative[variable] > 0)
+        for x in np.flatnonzero(possible(view.supports, cardinality.size)[variable])
     ]
 
 

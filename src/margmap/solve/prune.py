@@ -9,11 +9,17 @@ from margmap.flat import Flat
 from margmap.solve.bounds import Flags, Supports
 
 
-def undecided(supports: Supports, variables: int) -> Flags:
-    """The variables with more than one value possible below the root."""
+def possible(supports: Supports, variables: int) -> Flags:
+    """By variable and value: whether the root can be other than zero with it."""
     groups = supports.can[-1].reshape(-1, supports.words)
     bits = np.unpackbits(groups.view(np.uint8), axis=1, bitorder="little")[:, :variables]
-    result: Flags = bits.sum(axis=0) > 1
+    result: Flags = bits.T != 0
+    return result
+
+
+def undecided(supports: Supports, variables: int) -> Flags:
+    """The variables with more than one value possible below the root."""
+    result: Flags = possible(supports, variables).sum(axis=1) > 1
     return result
 
 

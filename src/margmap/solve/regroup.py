@@ -13,6 +13,7 @@ import numpy as np
 from margmap._jit import kernel
 from margmap.circuit import SUM, FloatArray, IntArray, KindArray, LongArray
 from margmap.flat import Flat, Runner, rebuild, to_the_end, trimmed
+from margmap.pairs import UP, decoded, encoded
 from margmap.solve.bounds import Flags, Supports, exclude
 from margmap.structure import Bits
 
@@ -81,10 +82,10 @@ def _regroup(
             for e in range(f.start[top], f.start[top + 1]):
                 c = f.child[e]
                 if inline[c]:
-                    stack[height], stack_weight[height] = c, factor * f.weight[e]
+                    stack[height], stack_weight[height] = c, _times(factor, f.weight[e])
                     height += 1
                 else:
-                    item[items], item_weight[items] = c, factor * f.weight[e]
+                    item[items], item_weight[items] = c, _times(factor, f.weight[e])
                     items += 1
         groups = 1 if deterministic[n] else items
         if groups > 1 and items <= MOST_CHILDREN:
@@ -141,3 +142,13 @@ def _regroup(
         count += 1
         start[count] = end
     return trimmed(kind, start, child, weight, var, value, count, end)
+
+
+@kernel
+def _times(a: float, b: float) -> float:
+    """The product of two weights, rounded up."""
+    if a == 1:
+        return b
+    value, exponent = decoded(a)
+    other, other_exponent = decoded(b)
+    return encoded(value * other * UP, exponent + other_exponent)

@@ -21,14 +21,18 @@ import numpy as np
 from margmap._jit import on_compile
 from margmap.circuit import IntArray, LongArray, Name
 from margmap.flat import to_the_end
+from margmap.pairs import EPS
 
-Status: TypeAlias = Literal["optimal", "time_limit", "memory_limit", "interrupted"]
+Status: TypeAlias = Literal["optimal", "time_limit", "memory_limit", "precision_limit", "interrupted"]
 
 #: Bounds closer than this (in nats, so about relatively in probability) count as equal.
 TOLERANCE = 1e-9
 
 #: Bytes that the tables of a solver may grow to unless told otherwise.
 MEMORY = 1 << 31
+
+#: Relative bounds under this are not compared: what underflow can have taken from them counts for nothing above it.
+LOWEST_FLOOR = 2.0**-900
 
 # How often a thread that runs compiled code is looked after, and how often at most the process is asked for its size.
 WATCH_SECONDS = 0.02
@@ -47,10 +51,15 @@ def log_or_nothing(value: float) -> float:
     return float(np.log(value)) if value > 0 else -np.inf
 
 
-def floor_of(log_value: float) -> float:
-    """The number that what is dropped must not exceed; if it is too small for a number, one that nothing is under."""
-    value = float(np.exp(min(log_value, 700.0)))
-    return value if value > 0 else -1.0
+def floor_of(log_floor: float, log_upper: float) -> float:
+    """``exp(log_floor - log_upper)``, rounded down: a bound relative to ``log_upper`` that is not above it cannot win.
+
+    Bounds near the smallest doubles have few digits and may have lost some to underflow, so that a floor down there
+    becomes -1, which no bound is under.
+    """
+    rounding = 4 * EPS * (1 + abs(log_floor) + abs(log_upper)) if log_floor > -np.inf else 0.0
+    value = float(np.exp(min(log_floor - log_upper - rounding, 700.0)))
+    return value if value > LOWEST_FLOOR else -1.0
 
 
 def resident() -> int:

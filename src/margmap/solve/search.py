@@ -16,7 +16,8 @@ import numpy as np
 from margmap._jit import kernel
 from margmap.circuit import SUM, FloatArray, IntArray, LongArray
 from margmap.errors import QueryError
-from margmap.flat import LEAF, SMALLEST, Flat, rebuild_kernel, trimmed
+from margmap.flat import LEAF, Flat, rebuild_kernel, rounding_of, trimmed
+from margmap.pairs import UP, encoded, log_of, normal
 from margmap.reduce import Reduced
 from margmap.solve.approximate import beam, best_tree
 from margmap.solve.bounds import Flags
@@ -50,7 +51,10 @@ def solve(reduced: Reduced, limits: Limits, *, order: Literal["balanced", "certa
         if reduced.num_edges <= BEAM_EDGES:
             state = beam(reduced, check=limits.check)
             known[0] = score(flat, first, state)
-        how = (limits.gap / 2, order == "balanced", STAGE_EDGES, PLAIN_FLOOR)
+        # What is struck out may be above the best state by the slack; its bound may be too low by the rounding of a
+        # pass up and one down.
+        slack, rounding = limits.gap / 2, 4 * rounding_of(flat)
+        how = (slack, rounding, order == "balanced", STAGE_EDGES, PLAIN_FLOOR)
         limits.run(lambda stop: _search(flat, first, state, known, *how, stop))
     except Stopped as stopped:
         status = stopped.status
@@ -64,12 +68,13 @@ def _search(
     best: IntArray,
     known: FloatArray,
     slack: float,
+    rounding: float,
     balanced: bool,
     stage_edges: int,
     plain_floor: float,
     stop: LongArray,
 ) -> None:
-    """Improve ``best`` to the optimum.
+    """Improve ``best`` to the optimum; bounds are compared after they are raised by ``rounding``.
 
     ``known`` has its log value, an upper bound of all log values and the number of search nodes; both are kept up to
     date, so that they hold when the first of ``stop`` is set, or after as many search nodes as the second says.
@@ -81,7 +86,7 @@ def _search(
     allowed = np.ones(literals, dtype=np.int32)
     left = np.diff(first)
     struck, height = np.zeros(literals, dtype=np.int32), 0
-    value, log_scale, flow = np.zeros(f.kind.size), np.zeros(f.kind.size), np.zeros(f.kind.size)
+    value, exponent, flow = np.zeros(f.kind.size), np.zeros(f.kind.size), np.zeros(f.kind.size)
     bound = np.zeros(literals)
 
     # The path: a variable at each level, its values from the best on, their bounds, and how far they have been tried.
@@ -106,16 +111,16 @@ def _search(
                 return
             circuit, factor = circuits[-1], factors[-1]
             root = circuit.kind.size - 1
-            marginals(circuit, allowed, known[0] + slack - factor > plain_floor, value, log_scale)
+            marginals(circuit, allowed, known[0] + slack - factor > plain_floor, value, exponent)
             if value[root] <= 0:
                 alive = False
                 break
-            log_bound = min(log_bound, np.log(value[root]) + log_scale[root] + factor)
+            log_bound = min(log_bound, log_of(value[root], exponent[root]) + factor + rounding)
             if log_bound <= known[0] + slack:
                 alive = False
                 break
-            live_edges = flows(circuit, value, log_scale, flow)
-            cut = np.exp(min(known[0] + slack - log_bound, 0.0))
+            live_edges = flows(circuit, value, exponent, flow)
+            cut = np.exp(min(known[0] + slack - rounding - log_bound, 0.0))
             bound[:] = 0.0
             for n in range(circuit.kind.size):
                 if circuit.kind[n] == LEAF:
@@ -146,7 +151,7 @@ def _search(
                 _read(allowed, first, best, known, f)
             else:
                 if 2 * live_edges < circuits[-1].child.size and circuits[-1].child.size > stage_edges:
-                    smaller, log_factor = _stage(circuits[-1], owner, left, value, log_scale, flow)
+                    smaller, log_factor = _stage(circuits[-1], owner, left, value, exponent, flow)
                     circuits.append(smaller)
                     factors.append(factors[-1] + log_factor)
                 begin = first[chosen]
@@ -160,7 +165,7 @@ def _search(
                         ranked[begin + at] = x
                         size += 1
                 for i in range(size):
-                    ranked_bound[begin + i] = log_bound + np.log(bound[ranked[begin + i]])
+                    ranked_bound[begin + i] = log_bound + np.log(bound[ranked[begin + i]]) + rounding
                 path[depth], mark[depth], stages[depth] = chosen, height, len(circuits)
                 tried[depth], count[depth] = 0, size
                 depth += 1
@@ -208,7 +213,7 @@ def _read(allowed: IntArray, first: LongArray, best: IntArray, known: FloatArray
 
 @kernel
 def _stage(
-    f: Flat, owner: IntArray, left: LongArray, value: FloatArray, log_scale: FloatArray, flow: FloatArray
+    f: Flat, owner: IntArray, left: LongArray, value: FloatArray, exponent: FloatArray, flow: FloatArray
 ) -> tuple[Flat, float]:
     """The part of the circuit that is alive, the variables with one value left folded into weights."""
     nodes, edges = 0, 0
@@ -240,22 +245,22 @@ def _stage(
             var[count], ones[count] = f.var[n], 1
         elif f.kind[n] == SUM:
             for e in range(f.start[n], f.start[n + 1]):
-                if flow[f.child[e]] > 0 and number[f.child[e]] >= 0 and f.weight[e] > 0:
+                if flow[f.child[e]] > 0 and number[f.child[e]] >= 0:
                     child[end], weight[end] = number[f.child[e]], f.weight[e]
                     end += 1
         else:
             # A product's constants become the weight of a sum with one child above it.
-            log_constant = 0.0
+            folded, power = 1.0, 0.0
             for e in range(f.start[n], f.start[n + 1]):
                 c = f.child[e]
-                if constant[c]:
-                    log_constant += np.log(value[c]) + log_scale[c]
-                else:
+                if constant[c] and (value[c] != 1 or exponent[c] != 0):
+                    folded, power = normal(folded * value[c] * UP, power + exponent[c])
+                elif not constant[c]:
                     child[end] = number[c]
                     end += 1
-            if log_constant != 0:
+            if folded != 1 or power != 0:
                 start[count + 1] = end
-                child[end], weight[end] = count, max(np.exp(log_constant), SMALLEST)
+                child[end], weight[end] = count, encoded(folded, power)
                 end += 1
                 count += 1
                 kind[count] = SUM

@@ -7,13 +7,17 @@ a scope's variables, of the nodes of that scope which the rest of the circuit us
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 from numpy.typing import NDArray
 
 from margmap._jit import kernel
 from margmap.circuit import PRODUCT, SUM, FloatArray, LongArray
-from margmap.flat import LEAF, Flat
+from margmap.flat import LEAF, SMALLEST, Flat
+from margmap.pairs import EPS, LN2, log_of
 from margmap.solve.plan import Plan
+from margmap.solve.result import LOWEST_FLOOR
 
 LANES = 16
 ROWS = 64
@@ -23,14 +27,26 @@ Marks = NDArray[np.uint8]
 
 @kernel
 def sweep(
-    f: Flat, share: FloatArray, plan: Plan, variables: int, log_floor: float, most: int, best_of: int, stop: LongArray
+    f: Flat,
+    share: FloatArray,
+    least: float,
+    plan: Plan,
+    variables: int,
+    log_floor: float,
+    most: int,
+    best_of: int,
+    stop: LongArray,
 ) -> tuple[bool, FloatArray, NDArray[np.int32], float, int]:
     """Go up the scopes keeping at most ``most`` vectors of each; look for states with a log value above ``log_floor``.
 
     Surplus vectors are merged into their entrywise maximum, which stands for no state but keeps the bound. The sweep
-    ends early when another thread sets ``stop[0]`` or it has done about ``stop[1]`` multiplications. Returns whether it
-    came to its end, the log values of the ``best_of`` best states found, those
-    states, an upper bound of every other state's log value, and the width of the widest frontier.
+    ends early when another thread sets ``stop[0]`` or it has done about ``stop[1]`` multiplications. ``least`` is the
+    smallest product of the shares on a way through sums alone: it tells when something may become too small for a
+    double; then it is raised to ``SMALLEST``. So no value is under the true one by more than rounding.
+
+    Returns whether the sweep came to its end, the log values of the ``best_of`` best states found, those states, an
+    upper bound of the log value of every state that was merged or is not above the floor, and the width of the widest
+    frontier. If there are ``best_of`` states, none of the others has a larger value than the last of them.
     """
     n_nodes, n_scopes = f.kind.size, plan.node_at.size - 1
     outside, total, limit = np.zeros(n_nodes), np.zeros(n_nodes), np.ones(n_nodes)
@@ -38,10 +54,11 @@ def sweep(
     vectors = np.zeros(4096)
     vector_at, width = np.zeros(n_scopes, dtype=np.int64), np.zeros(n_scopes, dtype=np.int64)
     top = 0
-    # Every set of vectors is divided by its largest entry, so that nothing underflows, however many variables there
-    # are. The products of a scope have one child in each part, so they all lack the same factor; `scale` is the log of
-    # what all the sets in use now lack together, and the floor moves with it.
-    scale = 0.0
+    # Every set of vectors is divided by a power of two near its largest entry, so that little underflows, however many
+    # variables there are. The products of a scope have one child in each part, so they all lack the same factor;
+    # `2**exponent` is what all the sets in use now lack together, and the floor moves with it.
+    exponent = 0.0
+    smallest = np.ones(n_scopes)  # the smallest entry, but for zeros, of the vectors of each scope
     # Back-pointers: step j of a scope joins what its first j + 1 parts gave with part j + 1.
     step_at = np.zeros(n_scopes + 1, dtype=np.int64)
     for s in range(n_scopes):
@@ -79,11 +96,15 @@ def sweep(
         kept_left, kept_right = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
         kept_merged = np.zeros(0, dtype=np.uint8)
         for j in range(max(1, parts - 1)):
-            floor = np.exp(min(log_floor - scale, 700.0))
-            if floor == 0:
+            away = 4 * EPS * (abs(log_floor) + abs(exponent)) if log_floor > -np.inf else 0.0
+            floor = np.exp(min(log_floor - exponent * LN2 - away, 700.0))
+            if floor < LOWEST_FLOOR:
                 floor = -1.0  # too far below to tell: drop nothing for its bound
             if parts == 0:
-                kept, kept_left, kept_right, kept_merged = _values(f, share, plan, s, outside, floor, most, best_of)
+                careful = least <= SMALLEST
+                kept, kept_left, kept_right, kept_merged = _values(
+                    f, share, plan, s, outside, floor, most, best_of, careful
+                )
             else:
                 t = plan.part[plan.part_at[s] + j + 1]
                 size = plan.out_at[t + 1] - plan.out_at[t]
@@ -98,9 +119,11 @@ def sweep(
                     first_at = pointer_at[step_at[t0 + 1] - 1]
                     kept_merged = merged[first_at : first_at + width[t0]].copy()
                     kept = _gather(f, plan, s, first)
+                    smallest[s] = smallest[t0]
+                careful = smallest[s] * smallest[t] * least <= SMALLEST
                 kept, kept_left, kept_right, kept_merged = _join(
                     f, share, plan, s, j, kept, kept_merged, other, other_merged,
-                    total, limit, outside, floor, most, best_of, stop,
+                    total, limit, outside, floor, most, best_of, careful, stop,
                 )  # fmt: skip
                 if stop[0] != 0:
                     return False, no_values, no_states, np.inf, widest
@@ -108,8 +131,9 @@ def sweep(
             highest = kept.max() if found > 0 else 0.0
             if highest == 0:
                 return True, no_values, no_states, log_floor, widest  # nothing above the floor
-            kept /= highest
-            scale += np.log(highest)
+            power = math.frexp(highest)[1]
+            exponent += power
+            smallest[s] = _rescale(kept, 2.0**-power)
             widest = max(widest, found)
             if pointers + found > left.size:
                 left = _grown(left, pointers + found)
@@ -143,14 +167,14 @@ def sweep(
         if merged[at + r] == 0:
             count += 1
         else:
-            upper = max(upper, np.log(vectors[vector_at[root_scope] + r]) + scale)
+            upper = max(upper, log_of(vectors[vector_at[root_scope] + r], exponent))
     values, states = np.zeros(count), np.zeros((count, variables), dtype=np.int32)
     count = 0
     chosen = np.zeros(n_scopes, dtype=np.int64)
     for r in range(found):
         if merged[at + r] != 0:
             continue
-        values[count] = np.log(vectors[vector_at[root_scope] + r]) + scale
+        values[count] = log_of(vectors[vector_at[root_scope] + r], exponent)
         stack[0], chosen[0] = root_scope, r
         depth = 1
         while depth > 0:
@@ -179,6 +203,18 @@ def _grown(array: NDArray[np.int32], needed: int) -> NDArray[np.int32]:
 
 
 @kernel
+def _rescale(vectors: FloatArray, factor: float) -> float:
+    """Multiply all entries by a power of two; the smallest result that is not zero."""
+    smallest = 1.0
+    for r in range(vectors.shape[0]):
+        for i in range(vectors.shape[1]):
+            vectors[r, i] *= factor
+            if vectors[r, i] > 0:
+                smallest = min(smallest, vectors[r, i])
+    return smallest
+
+
+@kernel
 def _enter(f: Flat, share: FloatArray, plan: Plan, s: int, outside: FloatArray, total: FloatArray) -> None:
     """Outside bounds of all nodes of a scope, from those of the nodes used outside."""
     for i in range(plan.node_at[s + 1] - 1, plan.node_at[s] - 1, -1):
@@ -187,7 +223,8 @@ def _enter(f: Flat, share: FloatArray, plan: Plan, s: int, outside: FloatArray, 
             total[n] += outside[n]
         if f.kind[n] == SUM:
             for e in range(f.start[n], f.start[n + 1]):
-                total[f.child[e]] += share[e] * total[n]
+                if total[n] > 0:
+                    total[f.child[e]] += max(share[e] * total[n], SMALLEST)
 
 
 @kernel
@@ -200,13 +237,24 @@ def _push(f: Flat, plan: Plan, s: int, j: int, total: FloatArray, limit: FloatAr
             weight = total[n]
             for k in range(parts):
                 if k != j:
-                    weight *= limit[plan.factor[f.start[n] + k]]
+                    weight = _product(weight, limit[plan.factor[f.start[n] + k]])
             outside[plan.factor[f.start[n] + j]] += weight
 
 
 @kernel
-def _evaluate_sums(f: Flat, share: FloatArray, plan: Plan, s: int, value: FloatArray, lanes: int) -> None:
-    """Values of the sums of a scope for several states at once, given those of its products or leaves."""
+def _product(a: float, b: float) -> float:
+    """``a * b``, not under ``SMALLEST`` unless one of them is 0."""
+    return max(a * b, SMALLEST) if a > 0 and b > 0 else 0.0
+
+
+@kernel
+def _evaluate_sums(
+    f: Flat, share: FloatArray, plan: Plan, s: int, value: FloatArray, lanes: int, careful: bool
+) -> None:
+    """Values of the sums of a scope for several states at once, given those of its products or leaves.
+
+    ``careful`` raises what is too small for a double to ``SMALLEST``.
+    """
     for i in range(plan.node_at[s], plan.node_at[s + 1]):
         n = plan.node[i]
         if f.kind[n] == SUM:
@@ -217,6 +265,10 @@ def _evaluate_sums(f: Flat, share: FloatArray, plan: Plan, s: int, value: FloatA
                 part, other = share[e], plan.place[f.child[e]]
                 for k in range(lanes):
                     value[row, k] += part * value[other, k]
+                if careful:
+                    for k in range(lanes):
+                        if value[other, k] > 0:
+                            value[row, k] = max(value[row, k], SMALLEST)
 
 
 @kernel
@@ -239,7 +291,15 @@ def _dominated(kept: FloatArray, kept_merged: Marks, count: int, vector: FloatAr
 
 @kernel
 def _values(
-    f: Flat, share: FloatArray, plan: Plan, s: int, outside: FloatArray, floor: float, most: int, best_of: int
+    f: Flat,
+    share: FloatArray,
+    plan: Plan,
+    s: int,
+    outside: FloatArray,
+    floor: float,
+    most: int,
+    best_of: int,
+    careful: bool,
 ) -> tuple[FloatArray, NDArray[np.int32], NDArray[np.int32], Marks]:
     """The vectors of a single variable, one a value."""
     first, last = plan.node_at[s], plan.node_at[s + 1]
@@ -255,7 +315,7 @@ def _values(
             value[i - first, k] = 1.0
             code[k] = f.value[plan.node[i]]
             k += 1
-    _evaluate_sums(f, share, plan, s, value, leaves)
+    _evaluate_sums(f, share, plan, s, value, leaves, careful)
     score = np.zeros(leaves)
     used = np.zeros(entries, dtype=np.uint8)
     for i in range(entries):
@@ -310,7 +370,8 @@ def _gather(f: Flat, plan: Plan, s: int, first: FloatArray) -> FloatArray:
 def _join(
     f: Flat, share: FloatArray, plan: Plan, s: int, j: int,
     first: FloatArray, first_merged: Marks, second: FloatArray, second_merged: Marks,
-    total: FloatArray, limit: FloatArray, outside: FloatArray, floor: float, most: int, best_of: int, stop: LongArray,
+    total: FloatArray, limit: FloatArray, outside: FloatArray, floor: float, most: int, best_of: int, careful: bool,
+    stop: LongArray,
 ) -> tuple[FloatArray, NDArray[np.int32], NDArray[np.int32], Marks]:  # fmt: skip
     """Join vectors over the first ``j + 1`` parts of a scope (by its products) with those of part ``j + 1``."""
     begin, end = plan.node_at[s], plan.node_at[s + 1]
@@ -330,7 +391,7 @@ def _join(
             column[p] = plan.column[plan.factor[f.start[n] + j + 1]]
             weight[p] = total[n]
             for k in range(j + 2, parts):
-                weight[p] *= limit[plan.factor[f.start[n] + k]]
+                weight[p] = _product(weight[p], limit[plan.factor[f.start[n] + k]])
             p += 1
     pair_first, pair_second, score, lost = _score(first, second, column, weight, floor, 16 * most + 4096, stop)
     order = np.argsort(-score)
@@ -371,8 +432,13 @@ def _join(
             for k in range(filled):
                 c = order[at + k]
                 value[row[p], k] = first[pair_first[c], p] * second[pair_second[c], column[p]]
+        if careful:
+            for p in range(products):
+                for k in range(filled):
+                    c = order[at + k]
+                    value[row[p], k] = _product(first[pair_first[c], p], second[pair_second[c], column[p]])
         if final:
-            _evaluate_sums(f, share, plan, s, value, filled)
+            _evaluate_sums(f, share, plan, s, value, filled, careful)
         for k in range(filled):
             c = order[at + k]
             for i in range(entries):
@@ -405,7 +471,7 @@ def _join(
                 for k in range(filled):
                     value[row[p], k] = lost[at + k, p]
             if final:
-                _evaluate_sums(f, share, plan, s, value, filled)
+                _evaluate_sums(f, share, plan, s, value, filled, careful)
             for k in range(filled):
                 for i in range(entries):
                     surplus[i] = max(surplus[i], value[entry_row[i], k])
@@ -499,5 +565,5 @@ def _score(
         lost = np.zeros((n_first, column.size))
         for r in range(n_first):
             for p in range(column.size):
-                lost[r, p] = first[r, p] * reach[column[p]]
+                lost[r, p] = _product(first[r, p], reach[column[p]])
     return pair_first[:count], pair_second[:count], score[:count], lost

@@ -1,0 +1,230 @@
+"""The promises at the edges of what doubles can hold: no false proof, nothing possible that becomes impossible."""
+
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+import margmap as mm
+from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, Parts, assemble
+
+METHODS = ["auto", "frontier", "iterative", "branch", "search", "brute"]
+SEVERAL = ["auto", "frontier", "branch", "brute"]
+
+
+def coins_or_certain(fair_left, fair_right, log_left, log_right):
+    """A sum of two products over the same variables: so many fair coins each, the other variables certainly 0."""
+    n = fair_left + fair_right
+    parts = Parts.new()
+    half = math.log(0.5)
+    fair = [parts.leaf(BERNOULLI, v, [half, half]) for v in range(n)]
+    zero = [parts.leaf(INDICATOR, v, [0.0]) for v in range(n)]
+    left = parts.product(fair[:fair_left] + zero[fair_left:])
+    right = parts.product(zero[:fair_left] + fair[fair_left:])
+    parts.sum([left, right], [log_left, log_right])
+    return assemble([mm.Variable(v) for v in range(n)], parts)
+
+
+@pytest.mark.parametrize("method", ["auto", "frontier", "iterative", "branch", "search"])
+def test_a_share_that_underflows_is_not_impossible(method):
+    """Weight times bound, 1e-180 times 1e-148, is no double, but its product is the larger term of the two."""
+    log_weight = math.log(1e-180)
+    c = coins_or_certain(491, 1102, log_weight, 0.0)
+    r = mm.marginal_map(c, None, method=method, time_limit=1 if method == "search" else 60)
+    best = log_weight + 491 * math.log(0.5)
+    zeros = np.logaddexp(best, 1102 * math.log(0.5))  # the state of all zeros is in both products
+    assert r.log_upper >= zeros - 1e-12
+    assert r.log_prob == pytest.approx(zeros, abs=1e-9)
+    assert r.status == ("time_limit" if method == "search" else "optimal")  # whose bound, a marginal, is far too weak
+
+
+@pytest.mark.parametrize("method", ["auto", "frontier", "iterative", "branch", "search"])
+def test_a_factor_that_underflows_while_the_circuit_is_rebuilt(method):
+    """Below a product, sums with one child each carry weights whose product is no double."""
+    parts = Parts.new()
+    components = []
+    for shift, x in ((0.0, 0), (0.2, 1)):
+        leaves = []
+        for v in range(3):
+            leaf = parts.leaf(BERNOULLI, v, [math.log(0.6), math.log(0.4)])
+            for _ in range(4):
+                leaf = parts.sum([leaf], [-85.0])
+            leaves.append(leaf)
+        both = parts.product([*leaves, parts.leaf(INDICATOR, 3, [float(x)])])
+        components.append(parts.sum([both], [shift]))
+    parts.sum(components, [math.log(0.5)] * 2)
+    c = assemble([mm.Variable(v) for v in range(4)], parts)
+    r = mm.marginal_map(c, None, method=method)
+    assert r.status == "optimal"
+    assert r.state[3] == 1
+    expected = 3 * (math.log(0.6) - 340) + 0.2 + math.log(0.5)
+    assert r.log_prob == pytest.approx(expected, abs=1e-9)
+    assert r.log_upper >= expected - 1e-12
+
+
+class TestGaussians:
+    @pytest.mark.parametrize("method", METHODS)
+    @pytest.mark.parametrize(("mean", "given"), [(1e-9, 1e8), (-1e-9, 1e8), (1e-7, -3e7)])
+    def test_far_tails(self, method, mean, given):
+        """The exponents differ by a tenth, less than the last digit of either."""
+        x, q = mm.Variable("x", 0), mm.Variable("q")
+        c = mm.circuit_of(0.5 * q[0] * mm.gaussian(x, 0, 1) + 0.5 * q[1] * mm.gaussian(x, mean, 1))
+        r = mm.marginal_map(c, ["q"], {"x": given}, method=method)
+        nearer = int(abs(given - mean) < abs(given))
+        exact = [
+            float(-((Fraction(given) - Fraction(m)) ** 2) / 2 + Fraction(given) ** 2 / 2)
+            for m in (0.0, mean)  # relative to the first
+        ]
+        assert r.state == {"q": nearer}
+        assert r.status == "optimal"
+        total = np.logaddexp(*exact)
+        assert r.log_conditional == pytest.approx(exact[nearer] - total, abs=1e-9)
+        best = (
+            Fraction(given) ** 2 / -2 + Fraction(exact[nearer]) + Fraction(math.log(0.5) - 0.5 * math.log(2 * math.pi))
+        )
+        assert Fraction(r.log_upper) >= best - Fraction(1, 10**12)
+        assert Fraction(r.log_upper) - best <= 2 * Fraction(math.ulp(r.log_prob)) + Fraction(2, 10**9)
+
+    def test_narrow_and_distant(self):
+        """A density whose logarithm is -2.7e50 is still possible."""
+        x, q = mm.Variable("x", 0), mm.Variable("q")
+        narrow = 4.27e-20
+        c = mm.circuit_of(q[0] * mm.gaussian(x, 0.4297, narrow) + 1e-300 * q[1] * mm.gaussian(x, -0.8425, narrow))
+        r = mm.marginal_map(c, ["q"], {"x": -1e6})
+        assert r.state == {"q": 1}
+        assert r.log_prob == pytest.approx(-((1e6 - 0.8425) ** 2) / 2 / narrow**2, rel=1e-9)
+        assert r.log_upper >= r.log_prob
+        assert mm.log_marginal(c, {"x": -1e6}) == pytest.approx(r.log_prob, rel=1e-9)
+
+    def test_beyond_all_logarithms_is_refused(self):
+        x, q = mm.Variable("x", 0), mm.Variable("q")
+        c = mm.circuit_of(0.5 * q[0] * mm.gaussian(x, 0, 1) + 0.5 * q[1] * mm.gaussian(x, 1, 1))
+        for ask in (
+            lambda: mm.marginal_map(c, ["q"], {"x": 1e200}),
+            lambda: mm.log_marginal(c, {"x": -1e200}),
+            lambda: mm.log_likelihood(c, [[0, 1.0], [1, 1e200]] if c.names[0] == "q" else [[1.0, 0], [1e200, 1]]),
+        ):
+            with pytest.raises(mm.QueryError, match=r"'x'.*standard deviations"):
+                ask()
+
+
+def bulk(observed, log_p, spread):
+    """Two components over one query variable, many observed ones with small probabilities that differ a little."""
+    parts = Parts.new()
+    components = []
+    for x in (0, 1):
+        leaves = [
+            parts.leaf(CATEGORICAL, v + 1, [log_p + x * spread[v], math.log1p(-math.exp(log_p + x * spread[v]))])
+            for v in range(observed)
+        ]
+        components.append(parts.product([parts.leaf(INDICATOR, 0, [float(x)]), *leaves]))
+    parts.sum(components, [math.log(0.5)] * 2)
+    return assemble([mm.Variable(v) for v in range(observed + 1)], parts)
+
+
+@pytest.mark.parametrize(("observed", "log_p"), [(3000, -600.0), (20000, -600.0), (5000, -37.3)])
+def test_many_observed_variables_of_small_probability(observed, log_p):
+    rng = np.random.default_rng(observed)
+    spread = rng.uniform(-1e-3, 1e-3, observed)
+    spread[0] = -spread[1:].sum() + 1e-7  # the components differ by 1e-7 in all
+    c = bulk(observed, log_p, spread)
+    exact = []
+    for x in (0, 1):
+        leaves = [Fraction(float(log_p + x * s)) for s in spread]
+        exact.append(sum(leaves, Fraction(math.log(0.5))))
+    r = mm.marginal_map(c, [0], {v + 1: 0 for v in range(observed)})
+    best = int(exact[1] > exact[0])
+    assert r.state == {0: best}
+    assert r.status == "optimal"
+    assert Fraction(r.log_upper) >= exact[best]
+    assert abs(Fraction(r.log_prob) - exact[best]) <= Fraction(math.ulp(r.log_prob)) + Fraction(1, 10**12)
+    assert r.gap <= 1e-8 + 2 * math.ulp(r.log_prob)
+
+
+class TestSeveralStates:
+    @pytest.mark.parametrize("method", SEVERAL)
+    @pytest.mark.parametrize("logs", [(0, -5, -800), (0, -800, -1600), (0, -1e5, -1e6), (-300, -690, -720)])
+    def test_states_under_the_smallest_double_are_states(self, method, logs):
+        a = mm.Variable("a", 4)
+        parts = Parts.new()
+        parts.leaf(CATEGORICAL, 0, [*map(float, logs), -math.inf])
+        c = assemble([a], parts)
+        for k in (2, 3, 4, 5):
+            r = mm.marginal_map(c, ["a"], method=method, k=k)
+            assert [ranked.state["a"] for ranked in r.top] == [0, 1, 2][:k]
+            assert [ranked.log_prob for ranked in r.top] == pytest.approx(list(logs)[:k], rel=1e-12)
+            assert r.status == "optimal"
+
+    @pytest.mark.parametrize("method", SEVERAL)
+    def test_products_that_underflow_are_ranked(self, method):
+        logs = [(0.0, 0.0), (-300.0, -690.0), (-800.0, -460.0), (0.0, -5.0)]
+        parts = Parts.new()
+        parts.product([parts.leaf(CATEGORICAL, v, list(pair)) for v, pair in enumerate(logs)])
+        c = assemble([mm.Variable(v) for v in range(4)], parts)
+        values = sorted(
+            (
+                sum(pair[x] for pair, x in zip(logs, state, strict=True))
+                for state in itertools.product((0, 1), repeat=4)
+            ),
+            reverse=True,
+        )
+        for k in (1, 7, 16, 20):
+            r = mm.marginal_map(c, None, method=method, k=k)
+            assert [ranked.log_prob for ranked in r.top] == pytest.approx(values[:k], abs=1e-9)
+            assert r.status == "optimal"
+
+
+def test_states_that_numbers_cannot_tell_apart_are_a_precision_limit():
+    """At -1e30 nats the last digit of a double is 1e14 nats: no method can say which state is better."""
+    parts = Parts.new()
+    pairs = [(-1e30, 5.0), (-1e30, 0.0)]
+    components = []
+    for x, (far, near) in enumerate(pairs):
+        leaf = parts.product([parts.leaf(INDICATOR, 0, [float(x)]), parts.leaf(CATEGORICAL, 1, [far, 0.0])])
+        components.append(parts.sum([leaf], [near]))
+    parts.sum(components, [0.0, 0.0])
+    c = assemble([mm.Variable("a"), mm.Variable("b")], parts)
+    for method in METHODS:
+        r = mm.marginal_map(c, ["a"], {"b": 0}, method=method)
+        assert r.status in ("precision_limit", "optimal")
+        if r.status == "optimal":
+            assert r.state == {"a": 0}
+        assert Fraction(r.log_upper) >= Fraction(-1e30) + 5
+
+
+@pytest.mark.parametrize("size", [1.7e308, -1.7e308, 1e305])
+def test_log_weights_beyond_logarithms_are_refused(size):
+    parts = Parts.new()
+    leaf = parts.leaf(BERNOULLI, 0, [math.log(0.5)] * 2)
+    parts.sum([parts.sum([leaf], [size])], [size])
+    c = assemble([mm.Variable("a")], parts)
+    with pytest.raises(mm.StructureError, match=r"node .*log-weights"):
+        mm.marginal_map(c, ["a"])
+
+
+@pytest.mark.parametrize("chain", [(656.79, -261.8, -631.8), (-0.1,) * 30, (1e3, -999.3, 0.7)])
+def test_the_bound_of_an_empty_query_is_moved_up(chain):
+    parts = Parts.new()
+    node = parts.leaf(BERNOULLI, 0, [math.log(0.3), math.log(0.7)])
+    for w in chain:
+        node = parts.sum([node], [w])
+    c = assemble([mm.Variable("a")], parts)
+    r = mm.marginal_map(c, [], {"a": 1})
+    exact = sum(map(Fraction, chain), Fraction(math.log(0.3)))
+    assert r.status == "optimal"
+    assert Fraction(r.log_upper) >= exact
+    assert r.gap < 1e-9
+
+
+def test_a_gaussian_of_any_width_has_its_mass():
+    """Deviations from the smallest to the largest double."""
+    x, q = mm.Variable("x", 0), mm.Variable("q")
+    for deviation in (5e-324, 1e-200, 1e-3, 1e300):
+        c = mm.circuit_of(0.25 * q[0] * mm.gaussian(x, 0, deviation) + 0.75 * q[1] * mm.gaussian(x, 1, deviation))
+        assert mm.log_marginal(c) == pytest.approx(0, abs=1e-12)
+        r = mm.marginal_map(c, ["q"], {"x": 0.0}) if deviation >= 1e-140 else mm.marginal_map(c, ["q"])
+        assert r.status == "optimal"
+        expected = 1 if deviation > 1 or deviation < 1e-140 else 0
+        assert r.state == {"q": expected}
