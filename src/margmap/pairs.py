@@ -102,7 +102,7 @@ def moved(value: float, shift: float) -> float:
     if shift == 0:
         return value
     if shift > 0:
-        return float(value * 2.0 ** min(shift, 400.0))
+        return float(value * 2.0 ** min(shift, 1000.0))
     return math.ldexp(value, int(shift)) if shift > -1600 else 0.0
 
 
