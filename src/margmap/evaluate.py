@@ -292,7 +292,7 @@ def share_weight(s: Scaled, n: int, e: int, value: FloatArray, exponent: FloatAr
     share, shift = share_pair(s, n, e, value, exponent)
     size = max(abs(s.shift[e]), abs(exponent[s.child[e]]), abs(exponent[n]))
     if size > EXACT:
-        shift += EPS * 3 * (s.kind.size + 8) * size
+        return min(encoded(share, shift + EPS * 3 * (s.kind.size + 8) * size), 1.0)
     return encoded(share, shift)
 
 

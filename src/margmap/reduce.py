@@ -242,7 +242,7 @@ def _reduce(
                 shift = s.table_shift[table + x] - power
                 if abs(shift) > EXACT:
                     shift += 8 * EPS * abs(shift)
-                part = encoded(s.table[table + x] / total, shift)
+                part = min(encoded(s.table[table + x] / total, shift), 1.0)
                 if part != 0:
                     child[end], weight[end] = first_leaf[q] + x, part
                     end += 1
