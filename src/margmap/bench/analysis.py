@@ -193,7 +193,7 @@ def times_table(study: Study, proportions: tuple[float, ...] | None) -> Table:
 
 def status_table(study: Study) -> Table:
     """What became of the runs of each method."""
-    known = ["optimal", "time_limit", "memory_limit", "interrupted", "failed", "killed"]
+    known = ["optimal", "time_limit", "memory_limit", "precision_limit", "interrupted", "failed", "killed"]
     found = {run.status for run in study.runs}
     statuses = [status for status in known if status in found] + sorted(found - set(known))
     columns = [Column("method", False), Column("runs"), *(Column(status.replace("_", " ")) for status in statuses)]
