@@ -48,9 +48,11 @@ Bits = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
 
 # Whether children exclude each other is looked at only where the sets of possible values take less room than this (in
-# words) and a sum has no more children than that; elsewhere bounds are looser, which is safe.
+# words) and a sum has no more children than that, and until so many words were looked at; elsewhere bounds are looser,
+# which is safe.
 SUPPORT_ROOM = 1 << 25
 MOST_CHILDREN = 2000
+MOST_LOOKS = 1 << 28
 
 
 class Arrays(NamedTuple):
@@ -90,10 +92,10 @@ class Upper(NamedTuple):
     scale: Pair
 
 
-def prepare(circuit: Circuit) -> Arrays:
-    """Check what every claim about a circuit rests on, and bound its leaves."""
+def prepare(circuit: Circuit) -> tuple[Arrays, frozenset[int]]:
+    """Check what every claim about a circuit rests on, and bound its leaves. Also the variables below its root."""
     words = max(1, -(-len(circuit.variables) // 64))
-    node, smooth = _first_violation(circuit.kind, circuit.start, circuit.child, circuit.var, words)
+    node, smooth, root = _first_violation(circuit.kind, circuit.start, circuit.child, circuit.var, words)
     if node >= 0:
         raise StructureError(f"node {node}: the circuit is not {'decomposable' if smooth else 'smooth'}")
     if circuit.log_weight.size and circuit.log_weight.max() > MOST_LOG:
@@ -101,7 +103,8 @@ def prepare(circuit: Circuit) -> Arrays:
     sizes = np.where(circuit.kind < GAUSSIAN, circuit.cardinality[circuit.var] + 1, 0)
     start = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)))
     bounds = _tables(circuit.kind, circuit.param_start, circuit.param, start)
-    return Arrays(
+    scope = np.flatnonzero(np.unpackbits(root.astype("<u8").view(np.uint8), bitorder="little"))
+    arrays = Arrays(
         circuit.kind,
         circuit.start,
         circuit.child,
@@ -112,6 +115,7 @@ def prepare(circuit: Circuit) -> Arrays:
         start,
         *bounds,
     )
+    return arrays, frozenset(scope.tolist())
 
 
 def enclose(arrays: Arrays, codes: IntArray, reals: FloatArray) -> tuple[Pair, Pair]:
@@ -129,10 +133,12 @@ def fold(arrays: Arrays, codes: IntArray, reals: FloatArray, position: IntArray,
 
 
 @kernel
-def _first_violation(kind: KindArray, start: LongArray, child: IntArray, var: IntArray, words: int) -> tuple[int, bool]:
+def _first_violation(
+    kind: KindArray, start: LongArray, child: IntArray, var: IntArray, words: int
+) -> tuple[int, bool, Bits]:
     """The first node that is not as it should be, and whether all sums up to there are smooth; -1 if there is none.
 
-    Every distinct scope is stored once and found again through a hash table.
+    Then the last is the scope of the root. Every distinct scope is stored once and found again through a hash table.
     """
     scope = np.zeros(kind.size, dtype=np.int32)
     bits = np.zeros((64, words), dtype=np.uint64)
@@ -144,14 +150,14 @@ def _first_violation(kind: KindArray, start: LongArray, child: IntArray, var: In
             scope[n] = scope[child[start[n]]]
             for e in range(start[n], start[n + 1]):
                 if scope[child[e]] != scope[n]:
-                    return n, False
+                    return n, False, row
             continue
         row[:] = 0
         if kind[n] == PRODUCT:
             for e in range(start[n], start[n + 1]):
                 for w in range(words):
                     if row[w] & bits[scope[child[e]], w]:
-                        return n, True
+                        return n, True, row
                     row[w] |= bits[scope[child[e]], w]
         else:
             row[var[n] >> 6] = np.uint64(1) << np.uint64(var[n] & 63)
@@ -174,7 +180,7 @@ def _first_violation(kind: KindArray, start: LongArray, child: IntArray, var: In
             slots[at] = count
             count += 1
         scope[n] = slots[at]
-    return -1, True
+    return -1, True, bits[scope[-1]].copy()
 
 
 @kernel
@@ -297,7 +303,7 @@ def _fold(
     slots = np.full(slots_size, -1, dtype=np.int32)
     who = np.zeros(most, dtype=np.int32)
     term, term_exponent = np.zeros(most), np.zeros(most, dtype=np.int64)
-    count = 0
+    count, looks = 0, 0
     for n in range(n_old):
         if a.kind[n] < PRODUCT and position[a.var[n]] < 0:
             factor[n], exponent[n] = _leaf(a, n, codes, reals, True)
@@ -345,7 +351,10 @@ def _fold(
                 factor[n], exponent[n] = bound
                 continue
             size = _merge(who, term, term_exponent, size)
-            apart = track and size <= MOST_CHILDREN and _all_apart(can, words, who, size)
+            apart = False
+            if track and size <= MOST_CHILDREN and looks <= MOST_LOOKS:
+                apart, looked = _all_apart(can, words, who, size, MOST_LOOKS - looks)
+                looks += looked
             excluding[count] = apart
             for i in range(size):
                 one = (term[i], term_exponent[i])
@@ -372,7 +381,8 @@ def _fold(
             if track and made == INDICATOR:
                 for i in range(size):
                     can[count, who[i] * words + (var[count] >> 6)] = np.uint64(1) << np.uint64(var[count] & 63)
-            elif track:
+            elif track and looks <= MOST_LOOKS:
+                looks += size * words * groups
                 for i in range(size):
                     can[count] |= can[who[i]]
             count += 1
@@ -440,25 +450,31 @@ def _merge(who: IntArray, term: FloatArray, term_exponent: LongArray, size: int)
 
 
 @kernel
-def _all_apart(can: Bits, words: int, who: IntArray, size: int) -> bool:
-    """Whether any two nodes have a variable of which no value is possible in both."""
+def _all_apart(can: Bits, words: int, who: IntArray, size: int, most: int) -> tuple[bool, int]:
+    """Whether any two nodes have a variable of which no value is possible in both, and how many words were looked at.
+
+    False after more than ``most`` words.
+    """
+    looks = 0
     for i in range(size):
         for j in range(i):
-            if not _apart(can[who[i]], can[who[j]], words):
-                return False
-    return True
+            apart, looked = _apart(can[who[i]], can[who[j]], words)
+            looks += looked
+            if not apart or looks > most:
+                return False, looks
+    return True, looks
 
 
 @kernel
-def _apart(a: Bits, b: Bits, words: int) -> bool:
+def _apart(a: Bits, b: Bits, words: int) -> tuple[bool, int]:
     for w in range(words):
         mentioned, both = np.uint64(0), np.uint64(0)
         for g in range(w, a.size, words):
             mentioned |= a[g]
             both |= a[g] & b[g]
         if mentioned != both:
-            return True
-    return False
+            return True, (w + 1) * (a.size // words)
+    return False, a.size
 
 
 @kernel
