@@ -475,10 +475,7 @@ def verify(
     tolerance: Annotated[
         float | None,
         typer.Option(
-            "--tolerance",
-            metavar="NATS",
-            min=0.0,
-            help="The gap up to which the state counts as optimal; 1e-9 if not given.",
+            "--tolerance", metavar="NATS", help="The gap up to which the state counts as optimal; 1e-9 if not given."
         ),
     ] = None,
     format: Format = None,
