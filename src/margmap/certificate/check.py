@@ -113,12 +113,10 @@ def verify(
     if not isinstance(certificate, Certificate):
         raise QueryError("verify checks a Certificate: read a file with Certificate.load")
     if not (isinstance(tolerance, int | float) and 0 <= tolerance < math.inf):
-        raise QueryError(f"tolerance={tolerance!r} must be a number of nats, 0 or more")
-    if not (isinstance(max_work, int | np.integer) and max_work >= 0):
-        raise QueryError(f"max_work={max_work!r} must be a whole number of steps, 0 or more")
+        raise QueryError(f"tolerance={tolerance!r}: give a number of at least 0, in nats")
+    work = Work(checked_count("max_work", max_work))
     state: dict[Name, int | str] = {}
     low, high = -math.inf, math.inf
-    work = Work(int(max_work))
     try:
         if flaw := flaw_of(certificate):
             raise Refused(flaw)
@@ -158,6 +156,13 @@ def problem_of(
     if not (np.isfinite((low[0], high[0], upper.scale[0])).all() and np.isfinite(upper.weight).all()):
         raise StructureError("a parameter of the circuit is beyond what the checker can compute with")
     return Problem(columns, cardinality, upper, low, high)
+
+
+def checked_count(name: str, value: int) -> int:
+    """The value of an argument that is a whole number."""
+    if not isinstance(value, int | np.integer) or value < 0:
+        raise QueryError(f"{name}={value!r}: give a whole number of at least 0")
+    return int(value)
 
 
 def threshold_of(log_upper: float, upper: Upper) -> Pair:

@@ -22,6 +22,9 @@ FORMAT, VERSION = "margmap certificate", 1
 
 MOST_EXPONENT = 10**9
 
+# Gzipped certificates may unpack to more than a fixed multiple of their size only up to this many bytes.
+ANY_RATIO = 1 << 20
+
 # Numbers beyond this are no variable's name; error messages print names.
 MOST_NAME = 10**1000
 
@@ -101,7 +104,7 @@ class _Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        lines = read_lines(path)
+        lines = read_lines(path, any_ratio=ANY_RATIO)
         try:
             data = json.loads("\n".join(lines), parse_constant=self._constant)
         except json.JSONDecodeError as error:

@@ -27,13 +27,13 @@ from margmap.certificate.blocks import (
     tree_of,
     walk,
 )
-from margmap.certificate.check import problem_of, room_for, threshold_of
+from margmap.certificate.check import checked_count, problem_of, room_for, threshold_of
 from margmap.certificate.fold import Upper
 from margmap.certificate.format import Certificate
-from margmap.certificate.numbers import UNIT, Pair, less, log_of, times
+from margmap.certificate.numbers import MOST_LOG, UNIT, Pair, less, log_of, times
 from margmap.circuit import INDICATOR, PRODUCT, Circuit, FloatArray, Name, Value
 from margmap.errors import LimitError, QueryError
-from margmap.solve import marginal_map
+from margmap.solve import check_limits, marginal_map
 from margmap.solve.result import TOLERANCE, Result
 
 #: Vectors of one block; surplus ones are merged into their maximum, which makes the bound weaker.
@@ -64,10 +64,14 @@ def certify(
     """
     if isinstance(circuit, Network):
         raise QueryError("a certificate is about a circuit: convert the network first (margmap convert, or compile)")
+    work, max_vectors = Work(checked_count("max_work", max_work)), max(1, checked_count("max_vectors", max_vectors))
     evidence = evidence or {}
+    check_limits(gap=gap)
     if result is None:
         result = marginal_map(circuit, query, evidence, gap=gap)
-    gap = max(gap, TOLERANCE)
+    elif not isinstance(result, Result):
+        raise QueryError("result= must be what marginal_map answered to this question")
+    gap = min(max(gap, TOLERANCE), MOST_LOG)
     names = list(result.state)
     if query is not None and {circuit.index(name) for name in query} != {circuit.index(name) for name in names}:
         raise QueryError("result= is the answer to another query")
@@ -82,7 +86,6 @@ def certify(
     log_upper = log_of(upper.scale, True)
     if upper.kind.size:
         tokens = _tree(upper, len(names))
-        work = Work(max_work)
         writer = _Writer(threshold_of(log_lower + gap / 2, upper), len(tokens), gap, max_vectors, work)
         tree = tree_of(tokens, len(names))
         try:
@@ -97,6 +100,8 @@ def certify(
         while less(threshold_of(log_upper, upper), writer.dropped):
             log_upper += (1.0 + abs(log_upper)) * UNIT
     log_upper = max(log_upper, log_lower)
+    if not max(abs(log_lower), abs(log_upper)) <= MOST_LOG:
+        raise LimitError(f"no certificate: log p(q, e) is beyond {MOST_LOG:g} nats, where nothing can be proven")
     if log_upper - log_lower > gap:
         raise LimitError(
             f"no certificate: what was proven leaves a gap of {log_upper - log_lower:.3g} nats; ask for a larger gap=, "
