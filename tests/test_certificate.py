@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import gzip
 import json
 import math
 import random
@@ -19,6 +20,8 @@ import margmap as mm
 import naive
 from circuits import columns, fixed, running_example
 from corruptions import CORRUPTIONS, with_entry
+from hostile_certificates import CASES, count_lines
+from margmap.certificate import check
 from margmap.certificate.blocks import Cover
 from margmap.certificate.check import problem_of
 from margmap.certificate.numbers import exp_pair, gauss_pair, log_of, over, pair_of, plus, times
@@ -178,8 +181,11 @@ def test_merged_vectors_still_prove_a_bound():
         assert is_true(p, narrow.query, narrow.state, verdict.log_prob_low, verdict.log_upper), p.name
 
 
-def test_without_looking_for_children_that_exclude_each_other(monkeypatch):
-    monkeypatch.setattr("margmap.certificate.fold.SUPPORT_ROOM", 0)
+@pytest.mark.parametrize(
+    ("limit", "value"), [("SUPPORT_ROOM", 0), ("MOST_LOOKS", 0), ("MOST_LOOKS", 5), ("MOST_LOOKS", 40)]
+)
+def test_without_looking_for_all_children_that_exclude_each_other(monkeypatch, limit, value):
+    monkeypatch.setattr(f"margmap.certificate.fold.{limit}", value)
     for seed in range(23_100, 23_120):
         p = make("deterministic", seed)
         assert mm.verify(p.circuit, mm.certify(p.circuit, p.query, p.evidence)).optimal, p.name
@@ -194,6 +200,42 @@ def test_what_is_too_wide_is_not_certified():
     certificate = mm.certify(circuit, None)
     assert mm.verify(circuit, certificate).accepted
     assert "more than max_work=10 steps" in mm.verify(circuit, certificate, max_work=10).reason
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gap": -1.0}, "gap="),
+        ({"gap": math.nan}, "gap="),
+        ({"max_work": None}, "max_work=None: give a whole number"),
+        ({"max_work": -1}, "max_work=-1"),
+        ({"max_vectors": "many"}, "max_vectors='many'"),
+        ({"result": {"X1": 1}}, "result= must be what marginal_map answered"),
+    ],
+)
+def test_what_certify_does_not_take(options, message):
+    with pytest.raises(mm.QueryError, match=message):
+        mm.certify(running_example(), ["X1"], **options)
+
+
+@pytest.mark.parametrize("gap", [math.inf, 1e300, 1e6])
+def test_a_gap_of_any_size_makes_a_file_that_can_be_read(tmp_path, gap):
+    circuit = hard(24, 6)
+    mm.certify(circuit, None, gap=gap, max_vectors=0).save(tmp_path / "proof.json")
+    verdict = mm.verify(circuit, mm.Certificate.load(tmp_path / "proof.json"), tolerance=1e5)
+    assert verdict.optimal, verdict.reason
+
+
+def test_beyond_what_can_be_proven_there_is_no_certificate():
+    x = Variable("x")
+    circuit = mm.circuit_of(x[0] * 0.5 + x[1] * 0.5, [x])
+    for shift in (-4e5, 4e5):
+        parts = Parts.new()
+        leaf = parts.leaf(BERNOULLI, 0, [-0.5, -1.0])
+        for _ in range(2):
+            leaf = parts.sum([leaf], [shift])
+        with pytest.raises(mm.LimitError, match="beyond 700000 nats"):
+            mm.certify(assemble([x], parts), ["x"], result=mm.marginal_map(circuit, ["x"]))
 
 
 def test_thousands_of_variables_do_not_underflow():
@@ -382,6 +424,85 @@ def test_circuits_that_are_not_circuits_are_refused():
     assert "not decomposable" in mm.verify(square, dataclasses.replace(fine, query=("x",))).reason
 
 
+def with_unreachable_leaf():
+    """Variable y is only in a leaf that the root, a leaf of x, does not reach."""
+    logs = [math.log(0.5), math.log(0.5), math.log(0.25), math.log(0.75)]
+    return mm.Circuit([Variable("x"), Variable("y")], [1, 1], [0, 0, 0], [], [], [1, 0], [0, 2, 4], logs)
+
+
+def test_a_variable_that_only_an_unreachable_leaf_mentions():
+    circuit = with_unreachable_leaf()
+    fine = mm.certify(circuit, ["x"])
+    assert fine.state == (0,)
+    assert mm.verify(circuit, fine).optimal
+    assert mm.verify(circuit, mm.certify(circuit, ["x"], {"y": 1})).optimal
+    for query, tree in ((("y",), (0,)), (("x", "y"), (0, 1, -1)), (("y", "x"), (0, 1, -1))):
+        with pytest.raises(mm.QueryError, match="'y'"):
+            mm.certify(circuit, query)
+        forged = dataclasses.replace(
+            fine, query=query, state=(0,) * len(query), tree=tree, covers=(Cover(0, np.zeros((0, 0))),) * len(tree)
+        )
+        verdict = mm.verify(circuit, forged)
+        assert not verdict.accepted
+        assert "'y' cannot be queried" in verdict.reason
+
+
+def test_leaves_that_do_not_fit_into_memory_are_refused():
+    parts = Parts.new()
+    parts.product([parts.leaf(INDICATOR, i, [0.0]) for i in range(1000)])
+    circuit = assemble([Variable(i, 1 << 20) for i in range(1000)], parts)
+    certificate = dataclasses.replace(mm.certify(with_unreachable_leaf(), ["x"]), query=(0,))
+    assert "1048577000 values" in mm.verify(circuit, certificate).reason
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [("tolerance", -1.0), ("tolerance", math.nan), ("tolerance", "1"), ("max_work", 0.5), ("max_work", None)],
+)
+def test_what_verify_does_not_take(argument, value):
+    circuit = running_example()
+    certificate = mm.certify(circuit, ["X1"])
+    with pytest.raises(mm.QueryError, match=f"{argument}="):
+        mm.verify(circuit, certificate, **{argument: value})
+    with pytest.raises(mm.QueryError, match=r"Certificate\.load"):
+        mm.verify(circuit, "proof.json")
+
+
+# --------------------------------------------------------------------------------------------- tolerance and work
+
+
+def test_the_tolerance_is_the_word_of_whoever_checks():
+    p = make("latent tree", 25_500)
+    certificate = mm.certify(p.circuit, p.query, p.evidence)
+    assert check.TOLERANCE == TOLERANCE
+    assert mm.verify(p.circuit, certificate).optimal
+    loose = dataclasses.replace(certificate, log_upper=certificate.log_upper + 5.0, tolerance=1e6)
+    verdict = mm.verify(p.circuit, loose)
+    assert verdict.accepted
+    assert not verdict.optimal
+    assert verdict.gap == pytest.approx(5.0)
+    assert not mm.verify(p.circuit, loose, tolerance=4.9).optimal
+    allowed = mm.verify(p.circuit, loose, tolerance=5.1)
+    assert allowed.optimal
+    assert allowed.to_dict()["tolerance"] == 5.1
+    # The certificate's own word does not make it less, either.
+    assert mm.verify(p.circuit, dataclasses.replace(loose, tolerance=0.0), tolerance=5.1).optimal
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_counted_is_what_is_done(case):
+    """A hostile certificate is refused in time proportional to its size and the limit, by a count of executed lines."""
+    circuit, certificate = case()
+    size = certificate.numbers + circuit.num_nodes + circuit.num_edges
+    verdict, whole = count_lines(circuit, certificate, 10**9)
+    assert "no vector covers" in verdict.reason
+    assert whole <= 4 * verdict.steps
+    for max_work in (verdict.steps // 3, verdict.steps // 10):
+        stopped, done = count_lines(circuit, certificate, max_work)
+        assert f"more than max_work={max_work} steps" in stopped.reason
+        assert done <= 4 * (max_work + size)
+
+
 # ------------------------------------------------------------------------------------------------------------- files
 
 
@@ -426,6 +547,14 @@ def test_any_text_is_a_certificate_or_a_format_error(tmp_path):
         if verdict.accepted and found.query == certificate.query and found.evidence == certificate.evidence:
             assert is_true(p, found.query, found.state, found.log_lower, found.log_upper)
     assert read > 20
+
+
+def test_a_packed_certificate_does_not_unpack_to_much_more(tmp_path):
+    path = tmp_path / "proof.json.gz"
+    rows = b",".join([b"[1]"] * 1_000_000)
+    path.write_bytes(gzip.compress(b'{"format": "margmap certificate", "covers": [[0, [' + rows + b"]]]}"))
+    with pytest.raises(mm.FormatError, match="200 times its size"):
+        mm.Certificate.load(path)
 
 
 @pytest.mark.parametrize(
@@ -540,6 +669,25 @@ def test_solve_and_verify(tmp_path, model):
     assert answer["certificate"] == str(proof)
     assert answer["certificate_bytes"] == proof.stat().st_size
     assert as_json["log_prob_low"] <= answer["log_prob"] <= as_json["log_upper"]
+
+
+def test_a_gap_that_is_left_is_not_called_optimal(tmp_path, model):
+    proof = tmp_path / "proof.json"
+    assert run("solve", model, "-q", "0,1,2", "--certificate", proof).exit_code == 0
+    data = json.loads(proof.read_text())
+    proof.write_text(json.dumps({**data, "log_upper": data["log_upper"] + 3, "tolerance": 1e6}))
+    checked = run("verify", model, proof)
+    assert checked.exit_code == 3
+    assert checked.stdout.startswith("accepted")
+    assert "optimal" not in checked.stdout
+    assert "not proven to be the best: more than 1e-09 nats are left" in checked.stdout
+    as_json = json.loads(run("verify", model, proof, "--json").stdout)
+    assert (as_json["accepted"], as_json["optimal"], as_json["tolerance"]) == (True, False, 1e-9)
+    allowed = run("verify", model, proof, "--tolerance", "4")
+    assert allowed.exit_code == 0
+    assert "optimal within 4 nats" in allowed.stdout
+    assert run("verify", model, proof, "--tolerance", "-1").exit_code == 2
+    assert run("verify", model, proof, "--tolerance", "nan").exit_code == 2
 
 
 def test_refusals_have_exit_code_2(tmp_path, model):

@@ -54,6 +54,9 @@ SUPPORT_ROOM = 1 << 25
 MOST_CHILDREN = 2000
 MOST_LOOKS = 1 << 28
 
+# Values of all leaves together; the circuits that are solved have fewer.
+MOST_ENTRIES = 1 << 27
+
 
 class Arrays(NamedTuple):
     """The arrays of a circuit, as kernels take them, and bounds of what every discrete leaf says of every value.
@@ -102,6 +105,8 @@ def prepare(circuit: Circuit) -> tuple[Arrays, frozenset[int]]:
         raise StructureError(f"a log weight is above {MOST_LOG:g}: nothing can be proven of such numbers")
     sizes = np.where(circuit.kind < GAUSSIAN, circuit.cardinality[circuit.var] + 1, 0)
     start = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)))
+    if start[-1] > max(MOST_ENTRIES, 4 * circuit.param.size):
+        raise StructureError(f"the leaves have {start[-1]} values in all, more than {MOST_ENTRIES}")
     bounds = _tables(circuit.kind, circuit.param_start, circuit.param, start)
     scope = np.flatnonzero(np.unpackbits(root.astype("<u8").view(np.uint8), bitorder="little"))
     arrays = Arrays(
@@ -127,8 +132,8 @@ def fold(arrays: Arrays, codes: IntArray, reals: FloatArray, position: IntArray,
     """The upper circuit. ``position`` is the place of each variable in the query, -1 for the others."""
     words = max(1, -(-cardinality.size // 64))
     groups = int(cardinality.max()) if cardinality.size else 1
-    track = arrays.kind.size * words * groups <= SUPPORT_ROOM
-    kind, start, child, weight, var, excluding, scale = _fold(arrays, codes, reals, position, words, groups, track)
+    looks = MOST_LOOKS if arrays.kind.size * words * groups <= SUPPORT_ROOM else 0
+    kind, start, child, weight, var, excluding, scale = _fold(arrays, codes, reals, position, words, groups, looks)
     return Upper(kind, start, child, weight, var, _bounds(kind, start, child, weight, excluding), scale)
 
 
@@ -274,12 +279,13 @@ def _value(a: Arrays, codes: IntArray, reals: FloatArray, up: bool) -> Pair:
 
 @kernel
 def _fold(
-    a: Arrays, codes: IntArray, reals: FloatArray, position: IntArray, words: int, groups: int, track: bool
+    a: Arrays, codes: IntArray, reals: FloatArray, position: IntArray, words: int, groups: int, looks: int
 ) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, Flags, Pair]:
     """Every node as a pair times a node of the new circuit (or as a pair alone, where there is nothing to ask).
 
     A product with one child that matters is that child, terms of a sum over the same node are added, what is 0 is left
-    out, and a node that is there already is used again. All nodes are divided by a bound of their value.
+    out, and a node that is there already is used again. All nodes are divided by a bound of their value. ``looks`` is
+    how many words may be looked at to find children that exclude each other.
     """
     n_old = a.kind.size
     target = np.full(n_old, -1, dtype=np.int32)  # -1 with a factor of 0 or more: a constant
@@ -296,14 +302,14 @@ def _fold(
     start = np.zeros(n_old + 1, dtype=np.int64)
     child, weight = np.zeros(room, dtype=np.int32), np.zeros(room)
     excluding = np.zeros(n_old, dtype=np.bool_)
-    can = np.zeros((n_old if track else 1, words * groups), dtype=np.uint64)
+    can = np.zeros((n_old if looks > 0 else 1, words * groups), dtype=np.uint64)
     slots_size = 2
     while slots_size < 2 * n_old:
         slots_size *= 2
     slots = np.full(slots_size, -1, dtype=np.int32)
     who = np.zeros(most, dtype=np.int32)
     term, term_exponent = np.zeros(most), np.zeros(most, dtype=np.int64)
-    count, looks = 0, 0
+    count = 0
     for n in range(n_old):
         if a.kind[n] < PRODUCT and position[a.var[n]] < 0:
             factor[n], exponent[n] = _leaf(a, n, codes, reals, True)
@@ -352,9 +358,9 @@ def _fold(
                 continue
             size = _merge(who, term, term_exponent, size)
             apart = False
-            if track and size <= MOST_CHILDREN and looks <= MOST_LOOKS:
-                apart, looked = _all_apart(can, words, who, size, MOST_LOOKS - looks)
-                looks += looked
+            if looks > 0 and size <= MOST_CHILDREN:
+                apart, looked = _all_apart(can, words, who, size, looks)
+                looks -= looked
             excluding[count] = apart
             for i in range(size):
                 one = (term[i], term_exponent[i])
@@ -378,11 +384,11 @@ def _fold(
         start[count + 1] = end + size
         target[n] = _found(kind, var, start, child, weight, slots, count)
         if target[n] == count:
-            if track and made == INDICATOR:
+            if looks > 0 and made == INDICATOR:
                 for i in range(size):
                     can[count, who[i] * words + (var[count] >> 6)] = np.uint64(1) << np.uint64(var[count] & 63)
-            elif track and looks <= MOST_LOOKS:
-                looks += size * words * groups
+            elif looks > 0:
+                looks -= size * words * groups
                 for i in range(size):
                     can[count] |= can[who[i]]
             count += 1
