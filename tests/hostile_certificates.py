@@ -1,5 +1,6 @@
 """Certificates made to cost more than they look, and a count of what checking them really takes."""
 
+import dataclasses
 import math
 import sys
 from contextlib import contextmanager
@@ -45,17 +46,25 @@ def all_covered_by_the_last(entries, vectors, variables=1):
     return Cover(0, rows)
 
 
-def long_scans(vectors=10, entries=20):
-    """Every pair is compared with every vector, nearly to the end of each."""
-    parts = [all_covered_by_the_last(entries, vectors) for _ in range(2)]
-    covers = (*parts, all_covered_by_the_last(entries, 60, 2), parts[0], NONE)
+def long_scans(vectors=40, entries=20):
+    """Every pair is compared with every vector, nearly to the end of each: what covered the last pair does not cover
+    the next.
+    """
+    first = np.full((vectors, entries), 4.0)
+    first[0::2, 0] = first[1::2, 1:] = 1.5
+    second = np.full((1, entries), 4.0)
+    joined = np.full((60, entries), 20.0)
+    joined[:-2, -1] = 0.0
+    joined[-2, 0] = joined[-1, 1:] = 7.0
+    covers = (Cover(0, first), Cover(0, second), Cover(0, joined), Cover(0, second), NONE)
     return mixture(entries, 3), claim(3, (0, 1, -1, 2, -1), covers)
 
 
-def narrow_root(vectors=30, entries=40):
-    """A block of one entry whose parts have many: its pairs cost as much as those have."""
-    parts = [all_covered_by_the_last(entries, vectors) for _ in range(2)]
-    return mixture(entries, 2), claim(2, (0, 1, -1), (*parts, NONE))
+def narrow_root(vectors=150, entries=40):
+    """A block of one entry whose parts have many: its pairs cost as much as those have, though all are dropped."""
+    parts = [Cover(0, np.full((vectors, entries), 2.0**-9)) for _ in range(2)]
+    loose = dataclasses.replace(claim(2, (0, 1, -1), (*parts, NONE)), log_upper=1.0)
+    return mixture(entries, 2), loose
 
 
 def crossing_tree(variables=6, components=20):

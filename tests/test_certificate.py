@@ -22,7 +22,7 @@ from circuits import columns, fixed, running_example
 from corruptions import CORRUPTIONS, with_entry
 from hostile_certificates import CASES, count_lines
 from margmap.certificate import check
-from margmap.certificate.blocks import Cover
+from margmap.certificate.blocks import Cover, Work, blocks_of, tree_of, walk
 from margmap.certificate.check import problem_of
 from margmap.certificate.numbers import exp_pair, gauss_pair, log_of, over, pair_of, plus, times
 from margmap.circuit import BERNOULLI, BINOMIAL, GAUSSIAN, INDICATOR, SUM, Parts, Variable, assemble
@@ -123,6 +123,47 @@ def test_the_upper_circuit_is_close_above(sort):
             assert value <= nodes[-1] * exactly(problem.upper.scale) <= value * (1 + Fraction(1, 10**11)), p.name
 
 
+def keeping_all(name, tree, states, values):
+    """What a walk over the blocks goes on with if nothing is dropped, checking the linear bound of each state."""
+    place = {}  # of each state's own candidate among all those of a block
+
+    def cover_of(b, candidates):
+        pieces = [(at, to) for at, to, _, _ in candidates.above(-1.0)]
+        at, to = (np.concatenate(column) for column in zip(*pieces, strict=True))
+        number = {pair: i for i, pair in enumerate(zip(at.tolist(), to.tolist(), strict=True))}
+        own = [(state[tree.var[b]], 0) for state in states]
+        if tree.var[b] < 0:
+            own = zip(place[tree.left[b]], place[b - 1], strict=True)
+        place[b] = [number[pair] for pair in own]
+        found = candidates.evaluate(at, to)
+        weight, constant, exponent = candidates.form
+        scale = Fraction(2) ** (exponent + candidates.exponent)
+        for i, value in zip(place[b], values, strict=True):
+            terms = (Fraction(float(w)) * Fraction(float(v)) for w, v in zip(weight, found[i], strict=True))
+            assert value <= (Fraction(constant) + sum(terms)) * scale, f"{name}: block {b}"
+        return Cover(candidates.exponent, found)
+
+    return cover_of
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_the_linear_bound_holds_in_every_block(sort):
+    """(D) of docs/certificates.md, with nothing dropped: then it holds for every state and its own candidates."""
+    checked = 0
+    for seed in range(19_100, 19_106):
+        p = make(sort, seed)
+        problem = problem_of(p.circuit, p.query, p.evidence, p.ranked[0][1])
+        if problem.upper.kind.size:
+            tree = tree_of(mm.certify(p.circuit, p.query, p.evidence, gap=50.0).tree, len(p.query))
+            work = Work(10**10)
+            blocks, aligned = blocks_of(problem.upper, tree, 10**6, work)
+            states = [state for _, state in p.ranked[:30]]
+            values = [upper_values(problem.upper, state)[-1] for state in states]
+            walk(blocks, aligned, tree, problem.cardinality, keeping_all(p.name, tree, states, values), work)
+            checked += len(blocks)
+    assert checked > 6
+
+
 def is_true(problem, query, state, log_lower, log_upper):
     """Whether the claim holds, by enumeration, with a margin that is more than the enumeration's own rounding."""
     order = [problem.query.index(name) for name in query]
@@ -146,6 +187,21 @@ def test_every_certificate_is_accepted_and_true(sort):
         assert verdict.log_prob_low <= certificate.log_lower <= verdict.log_prob_high <= verdict.log_upper + 1e-12, (
             p.name
         )
+
+
+def test_what_is_not_proven_of_the_state_is_not_accepted():
+    """Between the two ends of the state's own interval nothing is proven."""
+    tried = 0
+    for seed in range(20_500, 20_540):
+        p = make("latent tree", seed)
+        certificate = mm.certify(p.circuit, p.query, p.evidence)
+        verdict = mm.verify(p.circuit, certificate)
+        middle = (verdict.log_prob_low + verdict.log_prob_high) / 2
+        if verdict.log_prob_low < middle < verdict.log_prob_high:
+            claim = dataclasses.replace(certificate, log_lower=middle, log_upper=certificate.log_upper + 1e-10)
+            assert "not proven" in mm.verify(p.circuit, claim).reason, p.name
+            tried += 1
+    assert tried > 20
 
 
 @pytest.mark.parametrize("sort", ["structured", "normalised", "many values", "unstructured", "coins"])
@@ -396,6 +452,34 @@ def test_whatever_is_accepted_is_true():
     assert accepted > 80 < refused
 
 
+def test_vectors_of_another_width_are_refused():
+    circuit = hard(8, 4)
+    certificate = mm.certify(circuit, None)
+    filled = [b for b, cover in enumerate(certificate.covers) if cover.vectors.size]
+    for b in filled[:3]:
+        exponent, vectors = certificate.covers[b]
+        for other in (vectors[:, :-1], vectors[:, :0], np.repeat(vectors, 2, axis=1)):
+            covers = list(certificate.covers)
+            covers[b] = Cover(exponent, other)
+            verdict = mm.verify(circuit, dataclasses.replace(certificate, covers=tuple(covers)))
+            assert f"block {b} has 4 entries, its vectors have {other.shape[1]}" in verdict.reason
+
+
+@pytest.mark.parametrize("circuit", [hard(12, 5), partition_tree(1, variables=9, levels=2)])
+def test_pairs_that_are_looked_at_piece_by_piece(monkeypatch, circuit):
+    """A proof that is written in pieces is one for a checker that sees all pairs at once, and the other way round."""
+    whole = mm.certify(circuit, None)
+    assert max(len(cover.vectors) for cover in whole.covers) >= 8
+    for size in (1, 7, 60):
+        with monkeypatch.context() as changed:
+            changed.setattr("margmap.certificate.blocks.NUMBERS_AT_ONCE", size)
+            pieces = mm.certify(circuit, None)
+            assert mm.verify(circuit, whole).optimal
+            assert mm.verify(circuit, pieces).optimal
+        assert mm.verify(circuit, pieces).optimal
+        assert pieces.log_upper == pytest.approx(whole.log_upper, abs=1e-10)
+
+
 def test_another_circuit_query_or_evidence():
     p, q = make("latent tree", 1), make("latent tree", 2)
     certificate = mm.certify(p.circuit, list(range(7)))
@@ -495,7 +579,7 @@ def test_what_is_counted_is_what_is_done(case):
     circuit, certificate = case()
     size = certificate.numbers + circuit.num_nodes + circuit.num_edges
     verdict, whole = count_lines(circuit, certificate, 10**9)
-    assert "no vector covers" in verdict.reason
+    assert "max_work" not in verdict.reason
     assert whole <= 4 * verdict.steps
     for max_work in (verdict.steps // 3, verdict.steps // 10):
         stopped, done = count_lines(circuit, certificate, max_work)
@@ -596,7 +680,7 @@ def test_a_format_error_names_the_field(tmp_path, field, value, message):
 def test_trees_that_are_none_are_refused():
     circuit = running_example()
     certificate = mm.certify(circuit, ["X1", "X2"])
-    for tree in ((0, 1), (0, -1, 1), (0, 0, -1), (0, 5, -1), (0, 1, -1, -1), (-1, 0, 1), (-2, 1, -1)):
+    for tree in ((0, 1), (0, -1, 1), (0, 0, -1), (0, 5, -1), (0, 1, -1, -1), (-1, 0, 1), (-2, 1, -1), (0,), ()):
         covers = (Cover(0, np.zeros((0, 0))),) * len(tree)
         verdict = mm.verify(circuit, dataclasses.replace(certificate, tree=tree, covers=covers))
         assert "tree" in verdict.reason, tree
