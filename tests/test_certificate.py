@@ -25,11 +25,11 @@ from margmap.certificate import check
 from margmap.certificate.blocks import Cover, Work, blocks_of, tree_of, walk
 from margmap.certificate.check import problem_of
 from margmap.certificate.numbers import exp_pair, gauss_pair, log_of, over, pair_of, plus, times
-from margmap.circuit import BERNOULLI, BINOMIAL, GAUSSIAN, INDICATOR, SUM, Parts, Variable, assemble
+from margmap.circuit import BERNOULLI, BINOMIAL, GAUSSIAN, INDICATOR, PRODUCT, SUM, Parts, Variable, assemble
 from margmap.cli import app
 
 sys.path.append(str(Path(__file__).parent / "solve"))
-from problems import SORTS, STRUCTURED, hard, latent_tree, make, partition_tree
+from problems import SORTS, STRUCTURED, coins, hard, latent_tree, make, partition_tree
 
 TOLERANCE = 1e-9
 
@@ -121,6 +121,42 @@ def test_the_upper_circuit_is_close_above(sort):
             nodes = upper_values(problem.upper, state)
             assert all(v <= Fraction(float(b)) for v, b in zip(nodes, problem.upper.bound, strict=True)), p.name
             assert value <= nodes[-1] * exactly(problem.upper.scale) <= value * (1 + Fraction(1, 10**11)), p.name
+
+
+def decimal_value(circuit, codes):
+    """p of one row (None: summed out) to 60 digits, of the logarithms themselves and not of their exponentials."""
+    values = []
+    for n, kind in enumerate(circuit.kind):
+        edges = range(circuit.start[n], circuit.start[n + 1])
+        below = [(values[circuit.child[e]], Decimal(float(circuit.log_weight[e])).exp()) for e in edges]
+        if kind == SUM:
+            values.append(sum(value * weight for value, weight in below))
+        elif kind == PRODUCT:
+            values.append(math.prod(value for value, _ in below))
+        else:
+            assert kind == BERNOULLI
+            no, yes = (Decimal(float(circuit.param[circuit.param_start[n] + 1 - x])).exp() for x in (0, 1))
+            values.append({None: no + yes, 0: no, 1: yes}[codes[circuit.var[n]]])
+    return values[-1]
+
+
+def test_states_and_upper_circuits_are_enclosed_to_the_last_digit():
+    """Many factors, few sums: every operation must be rounded to its side, since no other makes up for it."""
+    rng = np.random.default_rng(8)
+    with localcontext() as context:
+        context.prec = 60
+        for _ in range(30):
+            circuit = coins(rng, variables=40, components=2)
+            evidence = {i: int(rng.integers(2)) for i in range(3, 30)}
+            state = tuple(rng.integers(2, size=3).tolist())
+            problem = problem_of(circuit, range(3), evidence, state)
+            exact = decimal_value(circuit, {**dict.fromkeys(range(40)), **evidence, **dict(enumerate(state))})
+            low, high, scale = (
+                Decimal(m) * Decimal(2) ** int(e) for m, e in (problem.low, problem.high, problem.upper.scale)
+            )
+            upper = upper_values(problem.upper, state)[-1]
+            assert low < exact < high < low * (1 + Decimal("1e-12"))
+            assert exact < scale * upper.numerator / upper.denominator < exact * (1 + Decimal("1e-12"))
 
 
 def keeping_all(name, tree, states, values):
