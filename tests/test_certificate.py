@@ -159,6 +159,16 @@ def test_states_and_upper_circuits_are_enclosed_to_the_last_digit():
             assert exact < scale * upper.numerator / upper.denominator < exact * (1 + Decimal("1e-12"))
 
 
+@pytest.mark.parametrize("variables", [2, 3, 10, 33])
+def test_no_factor_of_the_upper_circuit_is_rounded_down(variables):
+    """One state of probability 1, nothing in it inexact: roundings to both sides would end just below."""
+    parts = Parts.new()
+    parts.product([parts.leaf(INDICATOR, i, [1.0]) for i in range(variables)])
+    circuit = assemble([Variable(i) for i in range(variables)], parts)
+    problem = problem_of(circuit, range(variables), {}, (1,) * variables)
+    assert upper_values(problem.upper, (1,) * variables)[-1] * exactly(problem.upper.scale) >= 1
+
+
 def keeping_all(name, tree, states, values):
     """What a walk over the blocks goes on with if nothing is dropped, checking the linear bound of each state."""
     place = {}  # of each state's own candidate among all those of a block
@@ -716,7 +726,18 @@ def test_a_format_error_names_the_field(tmp_path, field, value, message):
 def test_trees_that_are_none_are_refused():
     circuit = running_example()
     certificate = mm.certify(circuit, ["X1", "X2"])
-    for tree in ((0, 1), (0, -1, 1), (0, 0, -1), (0, 5, -1), (0, 1, -1, -1), (-1, 0, 1), (-2, 1, -1), (0,), ()):
+    for tree in (
+        (0, 1),
+        (0, -1, 1),
+        (0, 0, -1),
+        (0, 5, -1),
+        (0, 1, -1, -1),
+        (-1, 0, 1),
+        (-2, 1, -1),
+        (0,),
+        (),
+        (0, 0, -1, 1, -1),
+    ):
         covers = (Cover(0, np.zeros((0, 0))),) * len(tree)
         verdict = mm.verify(circuit, dataclasses.replace(certificate, tree=tree, covers=covers))
         assert "tree" in verdict.reason, tree
