@@ -8,7 +8,7 @@ import dataclasses
 import numpy as np
 
 import margmap as mm
-from margmap.certificate.blocks import Cover, blocks_of, rescaled, tree_of, walk
+from margmap.certificate.blocks import Cover, Work, blocks_of, rescaled, tree_of, walk
 from margmap.certificate.check import problem_of, threshold_of
 from margmap.circuit import SUM
 from margmap.evaluate import edge_share, flows, forward
@@ -18,7 +18,8 @@ def tight_places(circuit, certificate):
     """Numbers that the proof needs: (block, vector, entry) where a candidate that nothing else covers is as large."""
     problem = problem_of(circuit, certificate.query, certificate.evidence, certificate.state)
     tree = tree_of(certificate.tree, len(certificate.query))
-    blocks, aligned = blocks_of(problem.upper, tree, 10**6)
+    work = Work(10**12)
+    blocks, aligned = blocks_of(problem.upper, tree, 10**6, work)
     found = []
 
     def cover_of(b, candidates):
@@ -34,7 +35,7 @@ def tight_places(circuit, certificate):
                     found.extend((b, int(over[0]), int(i)) for i in tight)
         return cover
 
-    walk(blocks, aligned, tree, problem.cardinality, cover_of)
+    walk(blocks, aligned, tree, problem.cardinality, cover_of, work)
     return found
 
 

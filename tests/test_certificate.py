@@ -2,6 +2,7 @@
 
 import ast
 import dataclasses
+import gzip
 import json
 import math
 import random
@@ -19,14 +20,16 @@ import margmap as mm
 import naive
 from circuits import columns, fixed, running_example
 from corruptions import CORRUPTIONS, with_entry
-from margmap.certificate.blocks import Cover
+from hostile_certificates import CASES, count_lines
+from margmap.certificate import check
+from margmap.certificate.blocks import Cover, Work, blocks_of, tree_of, walk
 from margmap.certificate.check import problem_of
 from margmap.certificate.numbers import exp_pair, gauss_pair, log_of, over, pair_of, plus, times
-from margmap.circuit import BERNOULLI, BINOMIAL, GAUSSIAN, INDICATOR, SUM, Parts, Variable, assemble
+from margmap.circuit import BERNOULLI, BINOMIAL, GAUSSIAN, INDICATOR, PRODUCT, SUM, Parts, Variable, assemble
 from margmap.cli import app
 
 sys.path.append(str(Path(__file__).parent / "solve"))
-from problems import SORTS, STRUCTURED, hard, latent_tree, make, partition_tree
+from problems import SORTS, STRUCTURED, coins, hard, latent_tree, make, partition_tree
 
 TOLERANCE = 1e-9
 
@@ -120,6 +123,93 @@ def test_the_upper_circuit_is_close_above(sort):
             assert value <= nodes[-1] * exactly(problem.upper.scale) <= value * (1 + Fraction(1, 10**11)), p.name
 
 
+def decimal_value(circuit, codes):
+    """p of one row (None: summed out) to 60 digits, of the logarithms themselves and not of their exponentials."""
+    values = []
+    for n, kind in enumerate(circuit.kind):
+        edges = range(circuit.start[n], circuit.start[n + 1])
+        below = [(values[circuit.child[e]], Decimal(float(circuit.log_weight[e])).exp()) for e in edges]
+        if kind == SUM:
+            values.append(sum(value * weight for value, weight in below))
+        elif kind == PRODUCT:
+            values.append(math.prod(value for value, _ in below))
+        else:
+            assert kind == BERNOULLI
+            no, yes = (Decimal(float(circuit.param[circuit.param_start[n] + 1 - x])).exp() for x in (0, 1))
+            values.append({None: no + yes, 0: no, 1: yes}[codes[circuit.var[n]]])
+    return values[-1]
+
+
+def test_states_and_upper_circuits_are_enclosed_to_the_last_digit():
+    """Many factors, few sums: every operation must be rounded to its side, since no other makes up for it."""
+    rng = np.random.default_rng(8)
+    with localcontext() as context:
+        context.prec = 60
+        for _ in range(30):
+            circuit = coins(rng, variables=40, components=2)
+            evidence = {i: int(rng.integers(2)) for i in range(3, 30)}
+            state = tuple(rng.integers(2, size=3).tolist())
+            problem = problem_of(circuit, range(3), evidence, state)
+            exact = decimal_value(circuit, {**dict.fromkeys(range(40)), **evidence, **dict(enumerate(state))})
+            low, high, scale = (
+                Decimal(m) * Decimal(2) ** int(e) for m, e in (problem.low, problem.high, problem.upper.scale)
+            )
+            upper = upper_values(problem.upper, state)[-1]
+            assert low < exact < high < low * (1 + Decimal("1e-12"))
+            assert exact < scale * upper.numerator / upper.denominator < exact * (1 + Decimal("1e-12"))
+
+
+@pytest.mark.parametrize("variables", [2, 3, 10, 33])
+def test_no_factor_of_the_upper_circuit_is_rounded_down(variables):
+    """One state of probability 1, nothing in it inexact: roundings to both sides would end just below."""
+    parts = Parts.new()
+    parts.product([parts.leaf(INDICATOR, i, [1.0]) for i in range(variables)])
+    circuit = assemble([Variable(i) for i in range(variables)], parts)
+    problem = problem_of(circuit, range(variables), {}, (1,) * variables)
+    assert upper_values(problem.upper, (1,) * variables)[-1] * exactly(problem.upper.scale) >= 1
+
+
+def keeping_all(name, tree, states, values):
+    """What a walk over the blocks goes on with if nothing is dropped, checking the linear bound of each state."""
+    place = {}  # of each state's own candidate among all those of a block
+
+    def cover_of(b, candidates):
+        pieces = [(at, to) for at, to, _, _ in candidates.above(-1.0)]
+        at, to = (np.concatenate(column) for column in zip(*pieces, strict=True))
+        number = {pair: i for i, pair in enumerate(zip(at.tolist(), to.tolist(), strict=True))}
+        own = [(state[tree.var[b]], 0) for state in states]
+        if tree.var[b] < 0:
+            own = zip(place[tree.left[b]], place[b - 1], strict=True)
+        place[b] = [number[pair] for pair in own]
+        found = candidates.evaluate(at, to)
+        weight, constant, exponent = candidates.form
+        scale = Fraction(2) ** (exponent + candidates.exponent)
+        for i, value in zip(place[b], values, strict=True):
+            terms = (Fraction(float(w)) * Fraction(float(v)) for w, v in zip(weight, found[i], strict=True))
+            assert value <= (Fraction(constant) + sum(terms)) * scale, f"{name}: block {b}"
+        return Cover(candidates.exponent, found)
+
+    return cover_of
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_the_linear_bound_holds_in_every_block(sort):
+    """(D) of docs/certificates.md, with nothing dropped: then it holds for every state and its own candidates."""
+    checked = 0
+    for seed in range(19_100, 19_106):
+        p = make(sort, seed)
+        problem = problem_of(p.circuit, p.query, p.evidence, p.ranked[0][1])
+        if problem.upper.kind.size:
+            tree = tree_of(mm.certify(p.circuit, p.query, p.evidence, gap=50.0).tree, len(p.query))
+            work = Work(10**10)
+            blocks, aligned = blocks_of(problem.upper, tree, 10**6, work)
+            states = [state for _, state in p.ranked[:30]]
+            values = [upper_values(problem.upper, state)[-1] for state in states]
+            walk(blocks, aligned, tree, problem.cardinality, keeping_all(p.name, tree, states, values), work)
+            checked += len(blocks)
+    assert checked > 6
+
+
 def is_true(problem, query, state, log_lower, log_upper):
     """Whether the claim holds, by enumeration, with a margin that is more than the enumeration's own rounding."""
     order = [problem.query.index(name) for name in query]
@@ -143,6 +233,21 @@ def test_every_certificate_is_accepted_and_true(sort):
         assert verdict.log_prob_low <= certificate.log_lower <= verdict.log_prob_high <= verdict.log_upper + 1e-12, (
             p.name
         )
+
+
+def test_what_is_not_proven_of_the_state_is_not_accepted():
+    """Between the two ends of the state's own interval nothing is proven."""
+    tried = 0
+    for seed in range(20_500, 20_540):
+        p = make("latent tree", seed)
+        certificate = mm.certify(p.circuit, p.query, p.evidence)
+        verdict = mm.verify(p.circuit, certificate)
+        middle = (verdict.log_prob_low + verdict.log_prob_high) / 2
+        if verdict.log_prob_low < middle < verdict.log_prob_high:
+            claim = dataclasses.replace(certificate, log_lower=middle, log_upper=certificate.log_upper + 1e-10)
+            assert "not proven" in mm.verify(p.circuit, claim).reason, p.name
+            tried += 1
+    assert tried > 20
 
 
 @pytest.mark.parametrize("sort", ["structured", "normalised", "many values", "unstructured", "coins"])
@@ -178,8 +283,11 @@ def test_merged_vectors_still_prove_a_bound():
         assert is_true(p, narrow.query, narrow.state, verdict.log_prob_low, verdict.log_upper), p.name
 
 
-def test_without_looking_for_children_that_exclude_each_other(monkeypatch):
-    monkeypatch.setattr("margmap.certificate.fold.SUPPORT_ROOM", 0)
+@pytest.mark.parametrize(
+    ("limit", "value"), [("SUPPORT_ROOM", 0), ("MOST_LOOKS", 0), ("MOST_LOOKS", 5), ("MOST_LOOKS", 40)]
+)
+def test_without_looking_for_all_children_that_exclude_each_other(monkeypatch, limit, value):
+    monkeypatch.setattr(f"margmap.certificate.fold.{limit}", value)
     for seed in range(23_100, 23_120):
         p = make("deterministic", seed)
         assert mm.verify(p.circuit, mm.certify(p.circuit, p.query, p.evidence)).optimal, p.name
@@ -193,7 +301,43 @@ def test_what_is_too_wide_is_not_certified():
         mm.certify(circuit, None, max_work=10)
     certificate = mm.certify(circuit, None)
     assert mm.verify(circuit, certificate).accepted
-    assert "more than 10 multiplications" in mm.verify(circuit, certificate, max_work=10).reason
+    assert "more than max_work=10 steps" in mm.verify(circuit, certificate, max_work=10).reason
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gap": -1.0}, "gap="),
+        ({"gap": math.nan}, "gap="),
+        ({"max_work": None}, "max_work=None: give a whole number"),
+        ({"max_work": -1}, "max_work=-1"),
+        ({"max_vectors": "many"}, "max_vectors='many'"),
+        ({"result": {"X1": 1}}, "result= must be what marginal_map answered"),
+    ],
+)
+def test_what_certify_does_not_take(options, message):
+    with pytest.raises(mm.QueryError, match=message):
+        mm.certify(running_example(), ["X1"], **options)
+
+
+@pytest.mark.parametrize("gap", [math.inf, 1e300, 1e6])
+def test_a_gap_of_any_size_makes_a_file_that_can_be_read(tmp_path, gap):
+    circuit = hard(24, 6)
+    mm.certify(circuit, None, gap=gap, max_vectors=0).save(tmp_path / "proof.json")
+    verdict = mm.verify(circuit, mm.Certificate.load(tmp_path / "proof.json"), tolerance=1e5)
+    assert verdict.optimal, verdict.reason
+
+
+def test_beyond_what_can_be_proven_there_is_no_certificate():
+    x = Variable("x")
+    circuit = mm.circuit_of(x[0] * 0.5 + x[1] * 0.5, [x])
+    for shift in (-4e5, 4e5):
+        parts = Parts.new()
+        leaf = parts.leaf(BERNOULLI, 0, [-0.5, -1.0])
+        for _ in range(2):
+            leaf = parts.sum([leaf], [shift])
+        with pytest.raises(mm.LimitError, match="beyond 700000 nats"):
+            mm.certify(assemble([x], parts), ["x"], result=mm.marginal_map(circuit, ["x"]))
 
 
 def test_thousands_of_variables_do_not_underflow():
@@ -354,6 +498,34 @@ def test_whatever_is_accepted_is_true():
     assert accepted > 80 < refused
 
 
+def test_vectors_of_another_width_are_refused():
+    circuit = hard(8, 4)
+    certificate = mm.certify(circuit, None)
+    filled = [b for b, cover in enumerate(certificate.covers) if cover.vectors.size]
+    for b in filled[:3]:
+        exponent, vectors = certificate.covers[b]
+        for other in (vectors[:, :-1], vectors[:, :0], np.repeat(vectors, 2, axis=1)):
+            covers = list(certificate.covers)
+            covers[b] = Cover(exponent, other)
+            verdict = mm.verify(circuit, dataclasses.replace(certificate, covers=tuple(covers)))
+            assert f"block {b} has 4 entries, its vectors have {other.shape[1]}" in verdict.reason
+
+
+@pytest.mark.parametrize("circuit", [hard(12, 5), partition_tree(1, variables=9, levels=2)])
+def test_pairs_that_are_looked_at_piece_by_piece(monkeypatch, circuit):
+    """A proof that is written in pieces is one for a checker that sees all pairs at once, and the other way round."""
+    whole = mm.certify(circuit, None)
+    assert max(len(cover.vectors) for cover in whole.covers) >= 8
+    for size in (1, 7, 60):
+        with monkeypatch.context() as changed:
+            changed.setattr("margmap.certificate.blocks.NUMBERS_AT_ONCE", size)
+            pieces = mm.certify(circuit, None)
+            assert mm.verify(circuit, whole).optimal
+            assert mm.verify(circuit, pieces).optimal
+        assert mm.verify(circuit, pieces).optimal
+        assert pieces.log_upper == pytest.approx(whole.log_upper, abs=1e-10)
+
+
 def test_another_circuit_query_or_evidence():
     p, q = make("latent tree", 1), make("latent tree", 2)
     certificate = mm.certify(p.circuit, list(range(7)))
@@ -380,6 +552,85 @@ def test_circuits_that_are_not_circuits_are_refused():
     parts.product([x, x])
     square = assemble([Variable("x"), Variable("y")], parts)
     assert "not decomposable" in mm.verify(square, dataclasses.replace(fine, query=("x",))).reason
+
+
+def with_unreachable_leaf():
+    """Variable y is only in a leaf that the root, a leaf of x, does not reach."""
+    logs = [math.log(0.5), math.log(0.5), math.log(0.25), math.log(0.75)]
+    return mm.Circuit([Variable("x"), Variable("y")], [1, 1], [0, 0, 0], [], [], [1, 0], [0, 2, 4], logs)
+
+
+def test_a_variable_that_only_an_unreachable_leaf_mentions():
+    circuit = with_unreachable_leaf()
+    fine = mm.certify(circuit, ["x"])
+    assert fine.state == (0,)
+    assert mm.verify(circuit, fine).optimal
+    assert mm.verify(circuit, mm.certify(circuit, ["x"], {"y": 1})).optimal
+    for query, tree in ((("y",), (0,)), (("x", "y"), (0, 1, -1)), (("y", "x"), (0, 1, -1))):
+        with pytest.raises(mm.QueryError, match="'y'"):
+            mm.certify(circuit, query)
+        forged = dataclasses.replace(
+            fine, query=query, state=(0,) * len(query), tree=tree, covers=(Cover(0, np.zeros((0, 0))),) * len(tree)
+        )
+        verdict = mm.verify(circuit, forged)
+        assert not verdict.accepted
+        assert "'y' cannot be queried" in verdict.reason
+
+
+def test_leaves_that_do_not_fit_into_memory_are_refused():
+    parts = Parts.new()
+    parts.product([parts.leaf(INDICATOR, i, [0.0]) for i in range(1000)])
+    circuit = assemble([Variable(i, 1 << 20) for i in range(1000)], parts)
+    certificate = dataclasses.replace(mm.certify(with_unreachable_leaf(), ["x"]), query=(0,))
+    assert "1048577000 values" in mm.verify(circuit, certificate).reason
+
+
+@pytest.mark.parametrize(
+    ("argument", "value"),
+    [("tolerance", -1.0), ("tolerance", math.nan), ("tolerance", "1"), ("max_work", 0.5), ("max_work", None)],
+)
+def test_what_verify_does_not_take(argument, value):
+    circuit = running_example()
+    certificate = mm.certify(circuit, ["X1"])
+    with pytest.raises(mm.QueryError, match=f"{argument}="):
+        mm.verify(circuit, certificate, **{argument: value})
+    with pytest.raises(mm.QueryError, match=r"Certificate\.load"):
+        mm.verify(circuit, "proof.json")
+
+
+# --------------------------------------------------------------------------------------------- tolerance and work
+
+
+def test_the_tolerance_is_the_word_of_whoever_checks():
+    p = make("latent tree", 25_500)
+    certificate = mm.certify(p.circuit, p.query, p.evidence)
+    assert check.TOLERANCE == TOLERANCE
+    assert mm.verify(p.circuit, certificate).optimal
+    loose = dataclasses.replace(certificate, log_upper=certificate.log_upper + 5.0, tolerance=1e6)
+    verdict = mm.verify(p.circuit, loose)
+    assert verdict.accepted
+    assert not verdict.optimal
+    assert verdict.gap == pytest.approx(5.0)
+    assert not mm.verify(p.circuit, loose, tolerance=4.9).optimal
+    allowed = mm.verify(p.circuit, loose, tolerance=5.1)
+    assert allowed.optimal
+    assert allowed.to_dict()["tolerance"] == 5.1
+    # The certificate's own word does not make it less, either.
+    assert mm.verify(p.circuit, dataclasses.replace(loose, tolerance=0.0), tolerance=5.1).optimal
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_what_is_counted_is_what_is_done(case):
+    """A hostile certificate is refused in time proportional to its size and the limit, by a count of executed lines."""
+    circuit, certificate = case()
+    size = certificate.numbers + circuit.num_nodes + circuit.num_edges
+    verdict, whole = count_lines(circuit, certificate, 10**9)
+    assert "max_work" not in verdict.reason
+    assert whole <= 4 * verdict.steps
+    for max_work in (verdict.steps // 3, verdict.steps // 10):
+        stopped, done = count_lines(circuit, certificate, max_work)
+        assert f"more than max_work={max_work} steps" in stopped.reason
+        assert done <= 4 * (max_work + size)
 
 
 # ------------------------------------------------------------------------------------------------------------- files
@@ -428,6 +679,14 @@ def test_any_text_is_a_certificate_or_a_format_error(tmp_path):
     assert read > 20
 
 
+def test_a_packed_certificate_does_not_unpack_to_much_more(tmp_path):
+    path = tmp_path / "proof.json.gz"
+    rows = b",".join([b"[1]"] * 1_000_000)
+    path.write_bytes(gzip.compress(b'{"format": "margmap certificate", "covers": [[0, [' + rows + b"]]]}"))
+    with pytest.raises(mm.FormatError, match="200 times its size"):
+        mm.Certificate.load(path)
+
+
 @pytest.mark.parametrize(
     ("field", "value", "message"),
     [
@@ -441,8 +700,8 @@ def test_any_text_is_a_certificate_or_a_format_error(tmp_path):
         ("evidence", {"a": 1}, '"evidence" must be a list'),
         ("evidence", [["a"]], '"evidence" must be a list of pairs'),
         ("evidence", [["a", 1], ["a", 1]], "twice"),
-        ("log_lower", "x", '"log_lower" must be a number'),
-        ("log_upper", None, '"log_upper" must be a number'),
+        ("log_lower", "x", '"log_lower" must be a finite number'),
+        ("log_upper", None, '"log_upper" must be a finite number'),
         ("tolerance", 10**400, '"tolerance" must be a finite'),
         ("tree", [0], '"covers" has'),
         ("tree", [0.0, 1, -1], '"tree" has something'),
@@ -467,7 +726,18 @@ def test_a_format_error_names_the_field(tmp_path, field, value, message):
 def test_trees_that_are_none_are_refused():
     circuit = running_example()
     certificate = mm.certify(circuit, ["X1", "X2"])
-    for tree in ((0, 1), (0, -1, 1), (0, 0, -1), (0, 5, -1), (0, 1, -1, -1), (-1, 0, 1), (-2, 1, -1)):
+    for tree in (
+        (0, 1),
+        (0, -1, 1),
+        (0, 0, -1),
+        (0, 5, -1),
+        (0, 1, -1, -1),
+        (-1, 0, 1),
+        (-2, 1, -1),
+        (0,),
+        (),
+        (0, 0, -1, 1, -1),
+    ):
         covers = (Cover(0, np.zeros((0, 0))),) * len(tree)
         verdict = mm.verify(circuit, dataclasses.replace(certificate, tree=tree, covers=covers))
         assert "tree" in verdict.reason, tree
@@ -495,12 +765,12 @@ import sys, math
 import numpy as np
 from margmap.certificate.blocks import Cover
 from margmap.certificate.check import verify
+from margmap.certificate.format import Certificate
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
-from types import SimpleNamespace
 parts = Parts.new()
 parts.leaf(BERNOULLI, 0, [math.log(0.75), math.log(0.25)])
 circuit = assemble([Variable("x")], parts)
-claim = SimpleNamespace(query=("x",), evidence={}, state=(1,), log_lower=math.log(0.75) - 1e-12, numbers=0, tree=(0,),
+claim = Certificate(query=("x",), evidence={}, state=(1,), log_lower=math.log(0.75) - 1e-12, tree=(0,),
     log_upper=math.log(0.75) + 1e-12, tolerance=1e-9, covers=(Cover(0, np.zeros((0, 0))),))
 assert verify(circuit, claim).optimal
 print(*[name for name in sys.modules if name.startswith("margmap")])
@@ -540,6 +810,25 @@ def test_solve_and_verify(tmp_path, model):
     assert answer["certificate"] == str(proof)
     assert answer["certificate_bytes"] == proof.stat().st_size
     assert as_json["log_prob_low"] <= answer["log_prob"] <= as_json["log_upper"]
+
+
+def test_a_gap_that_is_left_is_not_called_optimal(tmp_path, model):
+    proof = tmp_path / "proof.json"
+    assert run("solve", model, "-q", "0,1,2", "--certificate", proof).exit_code == 0
+    data = json.loads(proof.read_text())
+    proof.write_text(json.dumps({**data, "log_upper": data["log_upper"] + 3, "tolerance": 1e6}))
+    checked = run("verify", model, proof)
+    assert checked.exit_code == 3
+    assert checked.stdout.startswith("accepted")
+    assert "optimal" not in checked.stdout
+    assert "not proven to be the best: more than 1e-09 nats are left" in checked.stdout
+    as_json = json.loads(run("verify", model, proof, "--json").stdout)
+    assert (as_json["accepted"], as_json["optimal"], as_json["tolerance"]) == (True, False, 1e-9)
+    allowed = run("verify", model, proof, "--tolerance", "4")
+    assert allowed.exit_code == 0
+    assert "optimal within 4 nats" in allowed.stdout
+    assert run("verify", model, proof, "--tolerance", "-1").exit_code == 2
+    assert run("verify", model, proof, "--tolerance", "nan").exit_code == 2
 
 
 def test_refusals_have_exit_code_2(tmp_path, model):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -26,9 +26,34 @@ JOIN = -1
 NUMBERS_AT_ONCE = 1 << 20
 LANES = 32
 
+# What a thing that is done in Python counts as, in steps of compiled code: an item of a list, and a visit of a block.
+ITEM, VISIT = 100, 10_000
+
 
 class Refused(Exception):
     """The certificate does not prove its claim; the message says where it fails."""
+
+
+class TooMuchWork(Refused):
+    """What was to be done is more than was allowed."""
+
+
+class Work:
+    """Counts what is done in steps: one number read, multiplied or compared. Whoever works takes from it first."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.done = most, 0
+
+    @property
+    def left(self) -> int:
+        """How many steps may still be done, as a number that kernels can take."""
+        return max(0, min(self.most - self.done, 1 << 62))
+
+    def take(self, steps: int) -> None:
+        """Count steps that are about to be done, or that a kernel which was told what is left has done."""
+        self.done += steps
+        if self.done > self.most:
+            raise TooMuchWork(f"it takes more than max_work={self.most} steps")
 
 
 class Tree(NamedTuple):
@@ -97,14 +122,15 @@ def tree_of(tokens: Sequence[int], variables: int) -> Tree:
     return Tree(left, parent, var)
 
 
-def blocks_of(upper: Upper, tree: Tree, room: int) -> tuple[list[Block], bool]:
+def blocks_of(upper: Upper, tree: Tree, room: int, work: Work) -> tuple[list[Block], bool]:
     """The blocks, and whether the circuit is aligned with the tree: each product splits where its block does.
 
     A tree that does not fit the circuit makes many entries; more than ``room`` in all are refused.
     """
+    work.take(ITEM * (upper.kind.size + upper.child.size + len(tree.var)))
     kind, bound = upper.kind.tolist(), upper.bound.tolist()
     start, child, weight = upper.start.tolist(), upper.child.tolist(), upper.weight.tolist()
-    entries = _Entries(tree, bound, room)
+    entries = _Entries(tree, bound, room, work)
     nodes: list[list[int]] = [[] for _ in tree.var]
     split: dict[int, _Factors] = {}
     block_of = {v: b for b, v in enumerate(tree.var)}
@@ -145,31 +171,32 @@ _Factors: TypeAlias = tuple[int, int, tuple[int, ...]]
 class _Entries:
     """The entries of all blocks, each known once, made bottom-up from the products that see them."""
 
-    def __init__(self, tree: Tree, node_bound: list[float], room: int) -> None:
+    def __init__(self, tree: Tree, node_bound: list[float], room: int, work: Work) -> None:
         self.home: list[int] = []  # the smallest block around each node
         self.known: list[dict[_Factors, int]] = [{} for _ in tree.var]
         self.bound: list[list[float]] = [[] for _ in tree.var]
-        self._tree, self._node_bound, self._room = tree, node_bound, room
+        self._tree, self._node_bound, self._room, self._work = tree, node_bound, room, work
 
     def factorise(self, children: list[int]) -> tuple[int, _Factors]:
         """The block at which the last children of a product come together, and what comes together there."""
-        waiting: dict[int, list[Any]] = {}
+        waiting: dict[int, tuple[list[int], list[int]]] = {}  # block: its left and right entry, its nodes
         for c in children:
-            waiting.setdefault(self.home[c], [-1, -1, ()])[2] += (c,)
+            waiting.setdefault(self.home[c], ([-1, -1], []))[1].append(c)
         order = sorted(waiting)
         while True:
             b = heappop(order)
-            left, right, here = waiting.pop(b)
+            (left, right), here = waiting.pop(b)
             if not order:
-                return b, (left, right, here)
+                return b, (left, right, tuple(here))
             above = self._tree.parent[b]
             if above not in waiting:
-                waiting[above] = [-1, -1, ()]
+                waiting[above] = ([-1, -1], [])
                 heappush(order, above)
-            waiting[above][self._tree.left[above] != b] = self.number(b, (left, right, here))
+            waiting[above][0][self._tree.left[above] != b] = self.number(b, (left, right, tuple(here)))
 
     def number(self, b: int, factors: _Factors) -> int:
         """The number of an entry, which is made if it is not known."""
+        self._work.take(ITEM)
         self._room -= 1
         if self._room < 0:
             raise Refused("the tree does not fit the circuit: its blocks have too many entries")
@@ -224,16 +251,16 @@ class _Builder:
 class Candidates:
     """What the restrictions of states to one block can look like: all values, or all pairs of the parts' vectors."""
 
-    def __init__(self, block: Block, aligned: bool, form: Form, parts: Sequence[Cover], values: int) -> None:
-        self.block, self.form = block, form
+    def __init__(
+        self, block: Block, aligned: bool, form: Form, parts: Sequence[Cover], values: int, work: Work
+    ) -> None:
+        self.block, self.form, self._work = block, form, work
         #: All candidates are times 2^exponent.
         self.exponent = sum(part.exponent for part in parts)
         nothing = np.zeros((values, 0))
         self._first, self._second = (parts[0].vectors, parts[1].vectors) if parts else (nothing, np.zeros((1, 0)))
         self._bilinear = aligned and bool(parts)
-        self.count = len(self._first) * len(self._second)
-        #: About how many multiplications it takes to look at them.
-        self.work = self.count * (block.entries if self._bilinear else block.kind.size + block.child.size)
+        self._steps = _steps_of(block)
 
     def floor(self, threshold: Pair) -> float:
         """The threshold on the scale of the candidates' bounds; 0 if it is too small for that scale."""
@@ -242,24 +269,34 @@ class Candidates:
 
     def above(self, floor: float) -> Iterator[tuple[IntArray, IntArray, FloatArray, float]]:
         """Pairs whose bound is above the floor, their bounds, and the largest bound that is not; piece by piece."""
-        rows = max(1, NUMBERS_AT_ONCE // max(1, len(self._second) * self.block.entries))
+        columns = max(1, min(len(self._second), NUMBERS_AT_ONCE // self.block.entries))
+        rows = max(1, NUMBERS_AT_ONCE // (columns * self.block.entries))
+        self._work.take(self.block.kind.size + self.block.child.size)
         weight = _backward(self.block, self.form.weight)
         for begin in range(0, len(self._first), rows):
-            first = self._first[begin : begin + rows]
+            first = mixed = self._first[begin : begin + rows]
             if self._bilinear:
-                bounds = _pair_bounds(self.block, weight, first, self._second)
-            else:
-                size = len(first) * len(self._second)
-                at, to = (np.arange(size) // len(self._second)).astype(np.int32), np.arange(size, dtype=np.int32)
-                found = self.evaluate(at + begin, to % len(self._second))
-                bounds = _linear(found, self.form.weight, self.form.constant).reshape(len(first), -1)
-            over = ~(bounds <= floor)
-            at, to = (index.astype(np.int32) for index in np.nonzero(over))
-            dropped = float(bounds[~over].max()) if at.size < bounds.size else 0.0
-            yield at + begin, to, bounds[over], dropped
+                self._work.take(len(first) * (self.block.kind.size + self._second.shape[1]))
+                mixed = _mixed(self.block, weight, first, self._second.shape[1])
+            for left in range(0, len(self._second), columns):
+                second = self._second[left : left + columns]
+                if self._bilinear:
+                    self._work.take(len(first) * len(second) * (second.shape[1] + 1))
+                    bounds = _pair_bounds(mixed, second, self.block.kind.size)
+                else:
+                    size = len(first) * len(second)
+                    self._work.take(size * (self.block.entries + 1))
+                    pair = np.arange(size, dtype=np.int32)
+                    found = self.evaluate(begin + pair // len(second), left + pair % len(second))
+                    bounds = _linear(found, self.form.weight, self.form.constant).reshape(len(first), -1)
+                over = ~(bounds <= floor)
+                at, to = (index.astype(np.int32) for index in np.nonzero(over))
+                dropped = float(bounds[~over].max()) if at.size < bounds.size else 0.0
+                yield at + begin, to + left, bounds[over], dropped
 
     def evaluate(self, first: IntArray, second: IntArray) -> FloatArray:
         """Upper bounds of the block's entries, a row for each pair."""
+        self._work.take(first.size * self._steps)
         return _evaluate(self.block, self._first, self._second, first, second)
 
 
@@ -267,7 +304,9 @@ class Candidates:
 CoverOf = Callable[[int, Candidates], Cover]
 
 
-def walk(blocks: Sequence[Block], aligned: bool, tree: Tree, cardinality: IntArray, cover_of: CoverOf) -> None:
+def walk(
+    blocks: Sequence[Block], aligned: bool, tree: Tree, cardinality: IntArray, cover_of: CoverOf, work: Work
+) -> None:
     """Visit the blocks depth first, left part first, with the linear bound that holds when a block is entered.
 
     The bound of a part is made from that of its block when the walk goes down into it: with the plain bounds of the
@@ -286,16 +325,19 @@ def walk(blocks: Sequence[Block], aligned: bool, tree: Tree, cardinality: IntArr
         if turn < len(parts):
             other = parts[1 - turn]
             cover = covers[other]
+            work.take(VISIT + blocks[b].kind.size + blocks[b].child.size + blocks[other].entries)
             if cover is None:
                 limit, shift = blocks[other].bound[-blocks[other].entries :], 0
             else:
+                work.take(cover.vectors.size)
                 limit, shift = cover.vectors.max(axis=0), cover.exponent
             forms[parts[turn]] = _pushed(blocks[b], form, turn == 0, limit, blocks[parts[turn]].entries, shift)
             stack += [(b, turn + 1), (parts[turn], 0)]
             continue
         done = [cover for part in parts if (cover := covers[part]) is not None]
         values = int(cardinality[tree.var[b]]) if not parts else 0
-        found = cover_of(b, Candidates(blocks[b], aligned, form, done, values))
+        work.take(VISIT + blocks[b].kind.size)
+        found = cover_of(b, Candidates(blocks[b], aligned, form, done, values, work))
         if len(found.vectors) == 0:
             return
         covers[b] = found
@@ -322,6 +364,14 @@ def rescaled(vectors: FloatArray, shift: int) -> FloatArray:
     """Vectors times 2^shift, never less."""
     with np.errstate(under="ignore", over="ignore"):
         return np.where(vectors > 0, np.maximum(np.ldexp(vectors, max(min(shift, 4000), -4000)), TINY), 0.0)
+
+
+def _steps_of(block: Block) -> int:
+    """How many steps it takes to evaluate one candidate: a search at an indicator, a visit of every factor or term."""
+    size = np.diff(block.start)
+    searches = np.where(block.kind == INDICATOR, np.frexp(size)[1], size).sum()
+    parts = np.count_nonzero(block.left >= 0) + np.count_nonzero(block.right >= 0)
+    return int(searches) + int(parts) + 2 * block.kind.size + block.entries
 
 
 @kernel
@@ -373,15 +423,21 @@ def _push(
 
 
 @kernel
-def _pair_bounds(b: Block, weight: FloatArray, first: FloatArray, second: FloatArray) -> FloatArray:
-    """Bounds of all pairs at once: one matrix product, raised by what its roundings can be."""
-    mixed = np.zeros((first.shape[0], second.shape[1]))
+def _mixed(b: Block, weight: FloatArray, first: FloatArray, entries: int) -> FloatArray:
+    """The linear bound in the ``entries`` of the right part, for each vector of the left part; not raised yet."""
+    mixed = np.zeros((first.shape[0], entries))
     for s in range(b.kind.size):
         if b.kind[s] == PRODUCT and b.left[s] >= 0:
             for r in range(first.shape[0]):
                 mixed[r, b.right[s]] += product_above(weight[s], first[r, b.left[s]])
+    return mixed
+
+
+@kernel
+def _pair_bounds(mixed: FloatArray, second: FloatArray, slots: int) -> FloatArray:
+    """Bounds of all pairs at once: one matrix product, raised by what its roundings and those before it can be."""
     bounds: FloatArray = np.dot(mixed, second.T)
-    up = 1.0 + (2 * b.kind.size + 2 * second.shape[1] + 4) * UNIT
+    up = 1.0 + (2 * slots + 2 * second.shape[1] + 4) * UNIT
     for r in range(bounds.shape[0]):
         for q in range(bounds.shape[1]):
             bounds[r, q] = bounds[r, q] * up + second.shape[1] * TINY
@@ -447,17 +503,25 @@ def _evaluate(b: Block, first: FloatArray, second: FloatArray, at: IntArray, to:
 
 
 @kernel
-def covering(vector: FloatArray, vectors: FloatArray, count: int, hint: int) -> int:
-    """One of the first ``count`` vectors that is nowhere less, or -1; the one hinted at is tried first."""
+def covering(vector: FloatArray, vectors: FloatArray, count: int, hint: int, most: int) -> tuple[int, int]:
+    """One of the first ``count`` vectors that is nowhere less, or -1, and how many steps were done.
+
+    The one hinted at is tried first. The search ends without an answer when it has done more than ``most`` steps.
+    """
+    steps = 0
     for at in range(-1, count):
         r = at if at >= 0 else hint
         if r >= count:
             continue
         larger = True
+        steps += 1
         for i in range(vector.size):
+            steps += 1
             if not vector[i] <= vectors[r, i]:
                 larger = False
                 break
         if larger:
-            return r
-    return -1
+            return r, steps
+        if steps > most:
+            break
+    return -1, steps

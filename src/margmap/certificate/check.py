@@ -8,22 +8,34 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from margmap._jit import kernel
-from margmap.certificate.blocks import Candidates, Cover, Refused, blocks_of, covering, rescaled, tree_of, walk
+from margmap.certificate.blocks import (
+    ITEM,
+    Candidates,
+    Cover,
+    Refused,
+    Work,
+    blocks_of,
+    covering,
+    rescaled,
+    tree_of,
+    walk,
+)
 from margmap.certificate.fold import Upper, enclose, fold, prepare
+from margmap.certificate.format import Certificate, flaw_of
 from margmap.certificate.numbers import MOST_LOG, TINY, Pair, exp_pair, less, log_of, over
 from margmap.circuit import Circuit, FloatArray, IntArray, Name, Value
 from margmap.errors import QueryError, StructureError
 
-if TYPE_CHECKING:
-    from margmap.certificate.format import Certificate
-
-#: Multiplications that a check may take; a certificate that needs more is refused.
+#: Steps that a check may take: numbers read, multiplied or compared. A certificate that needs more is refused.
 MOST_WORK = 10**11
+
+#: A state is called optimal if the bounds are this close, in nats, unless whoever checks allows more.
+TOLERANCE = 1e-9
 
 #: Numbers of a vector beyond this are refused, so that nothing computed from them overflows.
 LARGEST = 2.0**100
@@ -43,8 +55,11 @@ class Verdict:
     log_prob_high: float
     #: No state has a larger log p(q, e); infinite unless accepted.
     log_upper: float
-    #: Whether the bounds are within the tolerance that the certificate states.
+    #: Whether the gap is within ``tolerance``: the word of whoever checks, not of the certificate.
     optimal: bool
+    tolerance: float
+    #: What the check took: numbers read, multiplied or compared, the passes over the circuit not counted.
+    steps: int
 
     @property
     def gap(self) -> float:
@@ -62,6 +77,8 @@ class Verdict:
             "log_prob_high": self.log_prob_high,
             "log_upper": self.log_upper,
             "gap": self.gap,
+            "tolerance": self.tolerance,
+            "steps": self.steps,
         }
 
 
@@ -82,31 +99,41 @@ def verify(
     *,
     query: Sequence[Name] | None = None,
     evidence: Mapping[Name, Value] | None = None,
+    tolerance: float = TOLERANCE,
     max_work: int = MOST_WORK,
 ) -> Verdict:
     """Check that a certificate proves its claim for this circuit, with every rounding on the safe side.
 
     The claim is about the query and the evidence written in the certificate; where ``query`` or ``evidence`` are given
-    it must be about those. A check that would take more than ``max_work`` multiplications is refused.
+    it must be about those. A claim that is proven is ``accepted``; the state is ``optimal`` if the gap that was proven
+    is at most ``tolerance`` nats. A check that would take more than ``max_work`` steps is refused.
     """
     if not isinstance(circuit, Circuit):
         raise QueryError("a certificate is about a circuit: load the circuit that the network was converted to")
+    if not isinstance(certificate, Certificate):
+        raise QueryError("verify checks a Certificate: read a file with Certificate.load")
+    if not (isinstance(tolerance, int | float) and 0 <= tolerance < math.inf):
+        raise QueryError(f"tolerance={tolerance!r}: give a number of at least 0, in nats")
+    work = Work(checked_count("max_work", max_work))
     state: dict[Name, int | str] = {}
     low, high = -math.inf, math.inf
     try:
+        if flaw := flaw_of(certificate):
+            raise Refused(flaw)
         problem = problem_of(circuit, certificate.query, certificate.evidence, certificate.state)
         labels = zip(problem.columns, certificate.state, strict=True)
         state = {circuit.variables[c].name: circuit.variables[c].label(x) for c, x in labels}
         low, high = log_of(problem.low, False), log_of(problem.high, True)
         _check_question(circuit, certificate, query, evidence)
         _check_numbers(certificate)
-        if less(problem.low, exp_pair(certificate.log_lower, True)):
+        if less(problem.low, exp_pair(float(certificate.log_lower), True)):
             raise Refused(f"the state's log p is not proven to be {certificate.log_lower!r}: it is at least {low!r}")
-        _check_upper(problem, certificate, max_work)
+        log_upper = float(certificate.log_upper)
+        _check_upper(problem, certificate, log_upper, work)
     except (Refused, QueryError, StructureError) as error:
-        return Verdict(False, str(error), state, low, high, math.inf, False)
-    optimal = certificate.log_upper - low <= certificate.tolerance
-    return Verdict(True, "", state, low, high, certificate.log_upper, optimal)
+        return Verdict(False, str(error), state, low, high, math.inf, False, tolerance, work.done)
+    optimal = log_upper - low <= tolerance
+    return Verdict(True, "", state, low, high, log_upper, optimal, tolerance, work.done)
 
 
 def problem_of(
@@ -115,11 +142,10 @@ def problem_of(
     """Fold the evidence and the hidden variables in and evaluate the state."""
     codes, reals = circuit.evidence_codes(evidence)
     columns = circuit.query_columns(list(query), {circuit.index(name) for name in evidence})
-    leaves = set(np.unique(circuit.var).tolist())
+    arrays, scope = prepare(circuit)
     for column in columns:
-        if circuit.variables[column].continuous or column not in leaves:
+        if circuit.variables[column].continuous or column not in scope:
             raise QueryError(f"variable {circuit.names[column]!r} cannot be queried: it is continuous or in no leaf")
-    arrays = prepare(circuit)
     position = np.full(len(circuit.variables), -1, dtype=np.int32)
     position[columns] = np.arange(len(columns), dtype=np.int32)
     cardinality = circuit.cardinality[columns]
@@ -130,6 +156,13 @@ def problem_of(
     if not (np.isfinite((low[0], high[0], upper.scale[0])).all() and np.isfinite(upper.weight).all()):
         raise StructureError("a parameter of the circuit is beyond what the checker can compute with")
     return Problem(columns, cardinality, upper, low, high)
+
+
+def checked_count(name: str, value: int) -> int:
+    """The value of an argument that is a whole number."""
+    if not isinstance(value, int | np.integer) or value < 0:
+        raise QueryError(f"{name}={value!r}: give a whole number of at least 0")
+    return int(value)
 
 
 def threshold_of(log_upper: float, upper: Upper) -> Pair:
@@ -145,7 +178,7 @@ def room_for(upper: Upper, numbers: int) -> int:
 def _check_question(
     circuit: Circuit, certificate: Certificate, query: Sequence[Name] | None, evidence: Mapping[Name, Value] | None
 ) -> None:
-    if query is not None and {circuit.index(name) for name in query} != set(map(circuit.index, certificate.query)):
+    if query is not None and set(circuit.query_columns(query, ())) != set(map(circuit.index, certificate.query)):
         raise Refused("the certificate is about another query")
     if evidence is not None:
         (codes, reals), (other_codes, other_reals) = map(circuit.evidence_codes, (evidence, certificate.evidence))
@@ -154,30 +187,24 @@ def _check_question(
 
 
 def _check_numbers(certificate: Certificate) -> None:
-    if max(abs(certificate.log_lower), abs(certificate.log_upper)) > MOST_LOG:
+    if not max(abs(certificate.log_lower), abs(certificate.log_upper)) <= MOST_LOG:
         raise Refused(f"a bound is beyond {MOST_LOG:g} nats: nothing can be proven of such numbers")
     if not certificate.log_lower <= certificate.log_upper:
         raise Refused("log_lower is above log_upper")
-    if len(certificate.covers) != len(certificate.tree) or len(certificate.state) != len(certificate.query):
-        raise Refused("the parts of the certificate do not fit together")
 
 
-def _check_upper(problem: Problem, certificate: Certificate, max_work: int) -> None:
+def _check_upper(problem: Problem, certificate: Certificate, log_upper: float, work: Work) -> None:
     upper = problem.upper
     if upper.kind.size == 0:
-        if less(exp_pair(certificate.log_upper, False), upper.scale):
-            raise Refused(f"log p(e) is not under {certificate.log_upper!r}")
+        if less(exp_pair(log_upper, False), upper.scale):
+            raise Refused(f"log p(e) is not under {log_upper!r}")
         return
-    threshold = threshold_of(certificate.log_upper, upper)
+    threshold = threshold_of(log_upper, upper)
+    work.take(ITEM * len(certificate.tree))
     tree = tree_of(certificate.tree, len(problem.columns))
-    blocks, aligned = blocks_of(upper, tree, room_for(upper, certificate.numbers))
-    left = max_work
+    blocks, aligned = blocks_of(upper, tree, room_for(upper, certificate.numbers), work)
 
     def listed(b: int, candidates: Candidates) -> Cover:
-        nonlocal left
-        left -= candidates.work
-        if left < 0:
-            raise Refused(f"block {b}: the check takes more than {max_work} multiplications")
         exponent, vectors = certificate.covers[b]
         if len(vectors) and vectors.shape[1] != blocks[b].entries:
             raise Refused(f"block {b} has {blocks[b].entries} entries, its vectors have {vectors.shape[1]}")
@@ -187,14 +214,12 @@ def _check_upper(problem: Problem, certificate: Certificate, max_work: int) -> N
             raise Refused(f"block {b} has an exponent, but the tree does not fit the circuit")
         if not vectors.max(initial=0.0) <= LARGEST:
             raise Refused(f"block {b}: a number is above {LARGEST:g}")
+        work.take(vectors.size)
         vectors = np.where(vectors > 0, np.maximum(vectors, TINY), 0.0)
         for first, second, _, _ in candidates.above(candidates.floor(threshold)):
-            left -= first.size * (blocks[b].child.size + blocks[b].kind.size)
             found = rescaled(candidates.evaluate(first, second), candidates.exponent - exponent)
-            bad, compared = _first_uncovered(found, vectors, max(left, 0))
-            left -= compared
-            if left < 0:
-                raise Refused(f"block {b}: the check takes more than {max_work} multiplications")
+            bad, steps = _first_uncovered(found, vectors, work.left)
+            work.take(steps)
             if bad >= 0:
                 what = (
                     f"vectors {first[bad]} and {second[bad]} of its parts" if tree.var[b] < 0 else f"value {first[bad]}"
@@ -202,19 +227,20 @@ def _check_upper(problem: Problem, certificate: Certificate, max_work: int) -> N
                 raise Refused(f"block {b}: {what} may belong to a state above the bound, and no vector covers them")
         return Cover(exponent, vectors)
 
-    walk(blocks, aligned, tree, problem.cardinality, listed)
+    walk(blocks, aligned, tree, problem.cardinality, listed, work)
 
 
 @kernel
 def _first_uncovered(found: FloatArray, vectors: FloatArray, most: int) -> tuple[int, int]:
-    """The first row that no vector covers, and about how many numbers were compared; stops after ``most``."""
-    hint, compared = 0, 0
+    """The first row that no vector covers, -1 if there is none, and how many steps were done.
+
+    The answer means nothing if that is more than ``most``: the search ends there.
+    """
+    hint, done = 0, 0
     for r in range(found.shape[0]):
-        at = covering(found[r], vectors, vectors.shape[0], hint)
-        if at < 0:
-            return r, compared
-        compared += 2 * at + found.shape[1]
-        if compared > most:
-            return -1, compared
+        at, steps = covering(found[r], vectors, vectors.shape[0], hint, most - done)
+        done += steps
+        if at < 0 or done > most:
+            return r, done
         hint = at
-    return -1, compared
+    return -1, done

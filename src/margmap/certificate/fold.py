@@ -48,9 +48,14 @@ Bits = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
 
 # Whether children exclude each other is looked at only where the sets of possible values take less room than this (in
-# words) and a sum has no more children than that; elsewhere bounds are looser, which is safe.
+# words) and a sum has no more children than that, and until so many words were looked at; elsewhere bounds are looser,
+# which is safe.
 SUPPORT_ROOM = 1 << 25
 MOST_CHILDREN = 2000
+MOST_LOOKS = 1 << 28
+
+# Values of all leaves together; the circuits that are solved have fewer.
+MOST_ENTRIES = 1 << 27
 
 
 class Arrays(NamedTuple):
@@ -90,18 +95,21 @@ class Upper(NamedTuple):
     scale: Pair
 
 
-def prepare(circuit: Circuit) -> Arrays:
-    """Check what every claim about a circuit rests on, and bound its leaves."""
+def prepare(circuit: Circuit) -> tuple[Arrays, frozenset[int]]:
+    """Check what every claim about a circuit rests on, and bound its leaves. Also the variables below its root."""
     words = max(1, -(-len(circuit.variables) // 64))
-    node, smooth = _first_violation(circuit.kind, circuit.start, circuit.child, circuit.var, words)
+    node, smooth, root = _first_violation(circuit.kind, circuit.start, circuit.child, circuit.var, words)
     if node >= 0:
         raise StructureError(f"node {node}: the circuit is not {'decomposable' if smooth else 'smooth'}")
     if circuit.log_weight.size and circuit.log_weight.max() > MOST_LOG:
         raise StructureError(f"a log weight is above {MOST_LOG:g}: nothing can be proven of such numbers")
     sizes = np.where(circuit.kind < GAUSSIAN, circuit.cardinality[circuit.var] + 1, 0)
     start = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)))
+    if start[-1] > max(MOST_ENTRIES, 4 * circuit.param.size):
+        raise StructureError(f"the leaves have {start[-1]} values in all, more than {MOST_ENTRIES}")
     bounds = _tables(circuit.kind, circuit.param_start, circuit.param, start)
-    return Arrays(
+    scope = np.flatnonzero(np.unpackbits(root.astype("<u8").view(np.uint8), bitorder="little"))
+    arrays = Arrays(
         circuit.kind,
         circuit.start,
         circuit.child,
@@ -112,6 +120,7 @@ def prepare(circuit: Circuit) -> Arrays:
         start,
         *bounds,
     )
+    return arrays, frozenset(scope.tolist())
 
 
 def enclose(arrays: Arrays, codes: IntArray, reals: FloatArray) -> tuple[Pair, Pair]:
@@ -123,16 +132,18 @@ def fold(arrays: Arrays, codes: IntArray, reals: FloatArray, position: IntArray,
     """The upper circuit. ``position`` is the place of each variable in the query, -1 for the others."""
     words = max(1, -(-cardinality.size // 64))
     groups = int(cardinality.max()) if cardinality.size else 1
-    track = arrays.kind.size * words * groups <= SUPPORT_ROOM
-    kind, start, child, weight, var, excluding, scale = _fold(arrays, codes, reals, position, words, groups, track)
+    looks = MOST_LOOKS if arrays.kind.size * words * groups <= SUPPORT_ROOM else 0
+    kind, start, child, weight, var, excluding, scale = _fold(arrays, codes, reals, position, words, groups, looks)
     return Upper(kind, start, child, weight, var, _bounds(kind, start, child, weight, excluding), scale)
 
 
 @kernel
-def _first_violation(kind: KindArray, start: LongArray, child: IntArray, var: IntArray, words: int) -> tuple[int, bool]:
+def _first_violation(
+    kind: KindArray, start: LongArray, child: IntArray, var: IntArray, words: int
+) -> tuple[int, bool, Bits]:
     """The first node that is not as it should be, and whether all sums up to there are smooth; -1 if there is none.
 
-    Every distinct scope is stored once and found again through a hash table.
+    Then the last is the scope of the root. Every distinct scope is stored once and found again through a hash table.
     """
     scope = np.zeros(kind.size, dtype=np.int32)
     bits = np.zeros((64, words), dtype=np.uint64)
@@ -144,14 +155,14 @@ def _first_violation(kind: KindArray, start: LongArray, child: IntArray, var: In
             scope[n] = scope[child[start[n]]]
             for e in range(start[n], start[n + 1]):
                 if scope[child[e]] != scope[n]:
-                    return n, False
+                    return n, False, row
             continue
         row[:] = 0
         if kind[n] == PRODUCT:
             for e in range(start[n], start[n + 1]):
                 for w in range(words):
                     if row[w] & bits[scope[child[e]], w]:
-                        return n, True
+                        return n, True, row
                     row[w] |= bits[scope[child[e]], w]
         else:
             row[var[n] >> 6] = np.uint64(1) << np.uint64(var[n] & 63)
@@ -174,7 +185,7 @@ def _first_violation(kind: KindArray, start: LongArray, child: IntArray, var: In
             slots[at] = count
             count += 1
         scope[n] = slots[at]
-    return -1, True
+    return -1, True, bits[scope[-1]].copy()
 
 
 @kernel
@@ -268,12 +279,13 @@ def _value(a: Arrays, codes: IntArray, reals: FloatArray, up: bool) -> Pair:
 
 @kernel
 def _fold(
-    a: Arrays, codes: IntArray, reals: FloatArray, position: IntArray, words: int, groups: int, track: bool
+    a: Arrays, codes: IntArray, reals: FloatArray, position: IntArray, words: int, groups: int, looks: int
 ) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, Flags, Pair]:
     """Every node as a pair times a node of the new circuit (or as a pair alone, where there is nothing to ask).
 
     A product with one child that matters is that child, terms of a sum over the same node are added, what is 0 is left
-    out, and a node that is there already is used again. All nodes are divided by a bound of their value.
+    out, and a node that is there already is used again. All nodes are divided by a bound of their value. ``looks`` is
+    how many words may be looked at to find children that exclude each other.
     """
     n_old = a.kind.size
     target = np.full(n_old, -1, dtype=np.int32)  # -1 with a factor of 0 or more: a constant
@@ -290,7 +302,7 @@ def _fold(
     start = np.zeros(n_old + 1, dtype=np.int64)
     child, weight = np.zeros(room, dtype=np.int32), np.zeros(room)
     excluding = np.zeros(n_old, dtype=np.bool_)
-    can = np.zeros((n_old if track else 1, words * groups), dtype=np.uint64)
+    can = np.zeros((n_old if looks > 0 else 1, words * groups), dtype=np.uint64)
     slots_size = 2
     while slots_size < 2 * n_old:
         slots_size *= 2
@@ -345,7 +357,10 @@ def _fold(
                 factor[n], exponent[n] = bound
                 continue
             size = _merge(who, term, term_exponent, size)
-            apart = track and size <= MOST_CHILDREN and _all_apart(can, words, who, size)
+            apart = False
+            if looks > 0 and size <= MOST_CHILDREN:
+                apart, looked = _all_apart(can, words, who, size, looks)
+                looks -= looked
             excluding[count] = apart
             for i in range(size):
                 one = (term[i], term_exponent[i])
@@ -369,10 +384,11 @@ def _fold(
         start[count + 1] = end + size
         target[n] = _found(kind, var, start, child, weight, slots, count)
         if target[n] == count:
-            if track and made == INDICATOR:
+            if looks > 0 and made == INDICATOR:
                 for i in range(size):
                     can[count, who[i] * words + (var[count] >> 6)] = np.uint64(1) << np.uint64(var[count] & 63)
-            elif track:
+            elif looks > 0:
+                looks -= size * words * groups
                 for i in range(size):
                     can[count] |= can[who[i]]
             count += 1
@@ -440,25 +456,31 @@ def _merge(who: IntArray, term: FloatArray, term_exponent: LongArray, size: int)
 
 
 @kernel
-def _all_apart(can: Bits, words: int, who: IntArray, size: int) -> bool:
-    """Whether any two nodes have a variable of which no value is possible in both."""
+def _all_apart(can: Bits, words: int, who: IntArray, size: int, most: int) -> tuple[bool, int]:
+    """Whether any two nodes have a variable of which no value is possible in both, and how many words were looked at.
+
+    False after more than ``most`` words.
+    """
+    looks = 0
     for i in range(size):
         for j in range(i):
-            if not _apart(can[who[i]], can[who[j]], words):
-                return False
-    return True
+            apart, looked = _apart(can[who[i]], can[who[j]], words)
+            looks += looked
+            if not apart or looks > most:
+                return False, looks
+    return True, looks
 
 
 @kernel
-def _apart(a: Bits, b: Bits, words: int) -> bool:
+def _apart(a: Bits, b: Bits, words: int) -> tuple[bool, int]:
     for w in range(words):
         mentioned, both = np.uint64(0), np.uint64(0)
         for g in range(w, a.size, words):
             mentioned |= a[g]
             both |= a[g] & b[g]
         if mentioned != both:
-            return True
-    return False
+            return True, (w + 1) * (a.size // words)
+    return False, a.size
 
 
 @kernel

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from os import PathLike
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeGuard
 
 import numpy as np
 
@@ -20,6 +21,12 @@ from margmap.io.files import read_lines, write_lines
 FORMAT, VERSION = "margmap certificate", 1
 
 MOST_EXPONENT = 10**9
+
+# Gzipped certificates may unpack to more than a fixed multiple of their size only up to this many bytes.
+ANY_RATIO = 1 << 20
+
+# Numbers beyond this are no variable's name; error messages print names.
+MOST_NAME = 10**1000
 
 
 @dataclass(frozen=True)
@@ -37,7 +44,7 @@ class Certificate:
     state: tuple[int, ...]
     log_lower: float
     log_upper: float
-    #: The bounds count as equal, and the state as optimal, if they are this close.
+    #: How close the bounds were to be when the proof was made. Whoever checks decides what counts as optimal.
     tolerance: float
     tree: tuple[int, ...]
     covers: tuple[Cover, ...]
@@ -97,7 +104,7 @@ class _Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        lines = read_lines(path)
+        lines = read_lines(path, any_ratio=ANY_RATIO)
         try:
             data = json.loads("\n".join(lines), parse_constant=self._constant)
         except json.JSONDecodeError as error:
@@ -110,45 +117,36 @@ class _Reader:
             self._refuse(f'not a certificate: expected an object with "format": "{FORMAT}"')
         if type(data.get("version")) is not int or data["version"] != VERSION:
             self._refuse(f'"version" must be {VERSION}, the only one that this margmap reads')
-        self.data: dict[str, Any] = data
+        self.data: dict[str, Any] = {"log_lower": None, "log_upper": None, "tolerance": None, **data}
 
     def certificate(self) -> Certificate:
-        query = tuple(self._name("query", name) for name in self._list("query"))
-        state = tuple(self._whole("state", code) for code in self._list("state"))
-        tree = tuple(self._whole("tree", token) for token in self._list("tree"))
-        covers = self._list("covers")
-        if len(state) != len(query):
-            self._refuse(f'"state" has {len(state)} values for the {len(query)} variables of "query"')
-        if len(covers) != len(tree):
-            self._refuse(f'"covers" has {len(covers)} blocks, "tree" has {len(tree)}')
-        return Certificate(
-            query,
+        found = Certificate(
+            tuple(self._list("query")),
             self._evidence(),
-            state,
-            self._number("log_lower", self.data.get("log_lower")),
-            self._number("log_upper", self.data.get("log_upper")),
-            self._number("tolerance", self.data.get("tolerance")),
-            tree,
-            tuple(self._cover(f'"covers", block {at}', cover) for at, cover in enumerate(covers)),
+            tuple(self._list("state")),
+            self.data["log_lower"],
+            self.data["log_upper"],
+            self.data["tolerance"],
+            tuple(self._list("tree")),
+            tuple(self._cover(f'"covers", block {at}', cover) for at, cover in enumerate(self._list("covers"))),
         )
+        if flaw := flaw_of(found):
+            self._refuse(flaw)
+        return found
 
     def _evidence(self) -> dict[Name, int | float]:
         found: dict[Name, int | float] = {}
         for pair in self._list("evidence"):
-            if not isinstance(pair, list) or len(pair) != 2:
+            if not isinstance(pair, list) or len(pair) != 2 or type(pair[0]) not in (int, str):
                 self._refuse('"evidence" must be a list of pairs of a variable and a value')
-            name = self._name("evidence", pair[0])
-            if name in found:
-                self._refuse(f'"evidence" has variable {name!r} twice')
-            found[name] = pair[1] if type(pair[1]) is int else self._number("evidence", pair[1])
+            if pair[0] in found:
+                self._refuse(f'"evidence" has variable {pair[0]!r} twice')
+            found[pair[0]] = pair[1]
         return found
 
     def _cover(self, where: str, cover: object) -> Cover:
         if not isinstance(cover, list) or len(cover) != 2 or not isinstance(cover[1], list):
             self._refuse(f"{where}: expected [exponent, [vector, ...]]")
-        exponent = self._whole(where, cover[0])
-        if abs(exponent) > MOST_EXPONENT:
-            self._refuse(f"{where}: exponent {exponent} is out of range")
         rows = cover[1]
         width = len(rows[0]) if rows and isinstance(rows[0], list) else 0
         for row in rows:
@@ -158,9 +156,7 @@ class _Reader:
             vectors = np.array(rows, dtype=np.float64).reshape(len(rows), width)
         except OverflowError:
             self._refuse(f"{where}: a number is out of the range of floats")
-        if vectors.size and not (vectors.min() >= 0 and vectors.max() < math.inf):
-            self._refuse(f"{where}: a number is negative or not finite")
-        return Cover(exponent, vectors)
+        return Cover(cover[0], vectors)
 
     def _list(self, field: str) -> list[Any]:
         value = self.data.get(field)
@@ -168,29 +164,59 @@ class _Reader:
             self._refuse(f'"{field}" must be a list')
         return value
 
-    def _name(self, field: str, name: object) -> Name:
-        if type(name) is not int and type(name) is not str:
-            self._refuse(f'"{field}": a variable is an integer or a string')
-        return name
-
-    def _whole(self, field: str, value: object) -> int:
-        if type(value) is not int or abs(value) > 1 << 62:
-            self._refuse(f'"{field}" has something in it that is not a whole number within range')
-        return value
-
-    def _number(self, field: str, value: object) -> float:
-        if type(value) not in (int, float):
-            self._refuse(f'"{field}" must be a number')
-        try:
-            number = float(value)  # type: ignore[arg-type]
-        except OverflowError:
-            number = math.inf
-        if not math.isfinite(number):
-            self._refuse(f'"{field}" must be a finite number')
-        return number
-
     def _constant(self, token: str) -> NoReturn:
         self._refuse(f"{token} is not JSON")
 
     def _refuse(self, message: str) -> NoReturn:
-        raise FormatError(message.replace('""', '"'), path=self.path)
+        raise FormatError(message, path=self.path)
+
+
+def flaw_of(certificate: Certificate) -> str:
+    """What makes a certificate none, whether it came from a file or not; empty if its parts are what they should be."""
+    c = certificate
+    observed = list(c.evidence) if isinstance(c.evidence, Mapping) else None
+    for field, names in (("query", c.query), ("evidence", observed)):
+        if not _all(_is_name, names):
+            return f'"{field}": a variable is an integer or a string'
+    for field, whole in (("state", c.state), ("tree", c.tree)):
+        if not _all(_is_whole, whole):
+            return f'"{field}" has something in it that is not a whole number within range'
+    numbers = {"log_lower": c.log_lower, "log_upper": c.log_upper, "tolerance": c.tolerance}
+    for field, value in (*numbers.items(), *(("evidence", value) for value in c.evidence.values())):
+        if not _is_finite(value):
+            return f'"{field}" must be a finite number'
+    if len(c.state) != len(c.query):
+        return f'"state" has {len(c.state)} values for the {len(c.query)} variables of "query"'
+    if not _all(lambda cover: isinstance(cover, Cover), c.covers):
+        return '"covers" must be a list of covers'
+    if len(c.covers) != len(c.tree):
+        return f'"covers" has {len(c.covers)} blocks, "tree" has {len(c.tree)}'
+    for at, cover in enumerate(c.covers):
+        if not _is_whole(cover.exponent) or abs(cover.exponent) > MOST_EXPONENT:
+            return f'"covers", block {at}: the exponent is no whole number within {MOST_EXPONENT:g}'
+        vectors = cover.vectors
+        if not isinstance(vectors, np.ndarray) or vectors.ndim != 2 or vectors.dtype != np.float64:
+            return f'"covers", block {at}: its vectors are no matrix of doubles'
+        if vectors.size and not (vectors.min() >= 0 and vectors.max() < math.inf):
+            return f'"covers", block {at}: a number is negative or not finite'
+    return ""
+
+
+def _all(is_one: Callable[[object], bool], items: object) -> bool:
+    return isinstance(items, tuple | list) and all(map(is_one, items))
+
+
+def _is_name(name: object) -> bool:
+    return isinstance(name, str) or (_is_integer(name) and abs(name) < MOST_NAME)
+
+
+def _is_whole(value: object) -> bool:
+    return _is_integer(value) and abs(value) <= 1 << 62
+
+
+def _is_finite(value: object) -> bool:
+    return (_is_integer(value) or isinstance(value, float)) and abs(value) <= sys.float_info.max
+
+
+def _is_integer(value: object) -> TypeGuard[int]:
+    return isinstance(value, int | np.integer) and not isinstance(value, bool)

@@ -18,6 +18,8 @@ from margmap.certificate.blocks import (
     Candidates,
     Cover,
     Refused,
+    TooMuchWork,
+    Work,
     blocks_of,
     covering,
     magnitude,
@@ -25,19 +27,19 @@ from margmap.certificate.blocks import (
     tree_of,
     walk,
 )
-from margmap.certificate.check import problem_of, room_for, threshold_of
+from margmap.certificate.check import checked_count, problem_of, room_for, threshold_of
 from margmap.certificate.fold import Upper
 from margmap.certificate.format import Certificate
-from margmap.certificate.numbers import UNIT, Pair, less, log_of, times
+from margmap.certificate.numbers import MOST_LOG, UNIT, Pair, less, log_of, times
 from margmap.circuit import INDICATOR, PRODUCT, Circuit, FloatArray, Name, Value
 from margmap.errors import LimitError, QueryError
-from margmap.solve import marginal_map
+from margmap.solve import check_limits, marginal_map
 from margmap.solve.result import TOLERANCE, Result
 
 #: Vectors of one block; surplus ones are merged into their maximum, which makes the bound weaker.
 MOST_VECTORS = 1 << 12
 
-#: Multiplications for the pairs of all blocks; a proof that takes more is not written.
+#: Steps (numbers read, multiplied or compared) that a proof may take; one that takes more is not written.
 MOST_WORK = 2 * 10**10
 
 # Vectors worked out in one go, best first.
@@ -58,14 +60,18 @@ def certify(
 
     ``result`` is what :func:`margmap.marginal_map` answered to the same question, if that is known. The proof is of a
     bound at most ``gap`` nats above the state. If that takes blocks of more than ``max_vectors`` vectors, or more than
-    ``max_work`` multiplications, a LimitError says so.
+    ``max_work`` steps, a LimitError says so.
     """
     if isinstance(circuit, Network):
         raise QueryError("a certificate is about a circuit: convert the network first (margmap convert, or compile)")
+    work, max_vectors = Work(checked_count("max_work", max_work)), max(1, checked_count("max_vectors", max_vectors))
     evidence = evidence or {}
+    check_limits(gap=gap)
     if result is None:
         result = marginal_map(circuit, query, evidence, gap=gap)
-    gap = max(gap, TOLERANCE)
+    elif not isinstance(result, Result):
+        raise QueryError("result= must be what marginal_map answered to this question")
+    gap = min(max(gap, TOLERANCE), MOST_LOG)
     names = list(result.state)
     if query is not None and {circuit.index(name) for name in query} != {circuit.index(name) for name in names}:
         raise QueryError("result= is the answer to another query")
@@ -80,19 +86,22 @@ def certify(
     log_upper = log_of(upper.scale, True)
     if upper.kind.size:
         tokens = _tree(upper, len(names))
-        writer = _Writer(threshold_of(log_lower + gap / 2, upper), len(tokens), gap, max_vectors, max_work)
+        writer = _Writer(threshold_of(log_lower + gap / 2, upper), len(tokens), gap, max_vectors, work)
         tree = tree_of(tokens, len(names))
         try:
-            blocks, aligned = blocks_of(upper, tree, room_for(upper, 0))
+            blocks, writer.aligned = blocks_of(upper, tree, room_for(upper, 0), work)
+            walk(blocks, writer.aligned, tree, problem.cardinality, writer.cover, work)
+        except TooMuchWork as error:
+            raise LimitError(f"no certificate: {error}") from None
         except Refused as error:
             raise LimitError(f"no certificate: two scopes of the circuit cross, and {error}") from None
-        writer.aligned = aligned
-        walk(blocks, aligned, tree, problem.cardinality, writer.cover)
         covers = writer.covers
         log_upper = log_of(times(writer.dropped, upper.scale, True), True)
         while less(threshold_of(log_upper, upper), writer.dropped):
             log_upper += (1.0 + abs(log_upper)) * UNIT
     log_upper = max(log_upper, log_lower)
+    if not max(abs(log_lower), abs(log_upper)) <= MOST_LOG:
+        raise LimitError(f"no certificate: log p(q, e) is beyond {MOST_LOG:g} nats, where nothing can be proven")
     if log_upper - log_lower > gap:
         raise LimitError(
             f"no certificate: what was proven leaves a gap of {log_upper - log_lower:.3g} nats; ask for a larger gap=, "
@@ -104,8 +113,8 @@ def certify(
 class _Writer:
     """Makes the cover of one block after the other, and remembers the largest bound of what it dropped."""
 
-    def __init__(self, threshold: Pair, blocks: int, gap: float, max_vectors: int, max_work: int) -> None:
-        self.threshold, self.max_vectors, self.left, self.max_work = threshold, max_vectors, max_work, max_work
+    def __init__(self, threshold: Pair, blocks: int, gap: float, max_vectors: int, work: Work) -> None:
+        self.threshold, self.max_vectors, self.work = threshold, max_vectors, work
         self.covers = [Cover(0, np.zeros((0, 0)))] * blocks
         self.dropped: Pair = (0.0, 0)
         self.aligned = True
@@ -116,9 +125,6 @@ class _Writer:
     def cover(self, b: int, candidates: Candidates) -> Cover:
         """The vectors that the walk goes on with."""
         last = b == len(self.covers) - 1
-        self.left -= candidates.work
-        if self.left < 0:
-            raise LimitError(f"no certificate: it would take more than max_work={self.max_work} multiplications")
         first, second, bounds = [], [], []
         most = 0.0
         for at, to, bound, dropped in candidates.above(candidates.floor(self.threshold)):
@@ -153,19 +159,26 @@ class _Writer:
             found = rescaled(found, -shift)
             while count + len(found) > len(kept) and len(kept) < self.max_vectors:
                 kept = np.concatenate((kept, np.zeros_like(kept)))
-            self.left -= len(found) * (count + candidates.block.child.size)
-            count = _keep(found, kept, count, min(self.max_vectors, len(kept)), surplus, self.digits)
-        if surplus.any() and covering(surplus, kept, count, 0) < 0:
+            most = min(self.max_vectors, len(kept))
+            count, steps = _keep(found, kept, count, most, surplus, self.digits, self.work.left)
+            self.work.take(steps)
+        if surplus.any() and covering(surplus, kept, count, 0, self.work.left)[0] < 0:
             kept = np.concatenate((kept[:count], surplus[None, :]))
             count += 1
         return Cover(candidates.exponent + shift, kept[:count].copy())
 
 
 @kernel
-def _keep(found: FloatArray, kept: FloatArray, count: int, most: int, surplus: FloatArray, digits: int) -> int:
-    hint = 0
+def _keep(
+    found: FloatArray, kept: FloatArray, count: int, most: int, surplus: FloatArray, digits: int, left: int
+) -> tuple[int, int]:
+    """How many vectors are kept now, and how many steps that took; it ends when they are more than ``left``."""
+    hint, done = 0, 0
     for r in range(found.shape[0]):
-        at = covering(found[r], kept, count, hint)
+        at, steps = covering(found[r], kept, count, hint, left - done)
+        done += steps
+        if done > left:
+            break
         if at >= 0:
             hint = at
         elif count < most:
@@ -175,7 +188,7 @@ def _keep(found: FloatArray, kept: FloatArray, count: int, most: int, surplus: F
         else:
             for i in range(found.shape[1]):
                 surplus[i] = max(surplus[i], found[r, i])
-    return count
+    return count, done
 
 
 @kernel

@@ -472,18 +472,25 @@ def verify(
         typer.Option("--query", "-q", metavar="V,...", help="Refuse a certificate about other variables."),
     ] = None,
     evidence: Evidence = None,
+    tolerance: Annotated[
+        float | None,
+        typer.Option(
+            "--tolerance", metavar="NATS", help="The gap up to which the state counts as optimal; 1e-9 if not given."
+        ),
+    ] = None,
     format: Format = None,
     json: Json = False,
 ) -> None:
-    """Check a proof of optimality, without any solver: exit code 0 if it proves its claim, 2 if it is refused."""
+    """Check a proof without any solver: exit code 0 if the state is optimal, 3 if a gap is left, 2 if it is refused."""
     from margmap.cli.verify import NETWORK, run_verify
 
     asked = parse_names("--query", query) if query else None
     observed = parse_evidence("--evidence", evidence) if evidence else None
     if _is_network(model, format):
         raise QueryError(NETWORK)
-    if not run_verify(model, certificate, format, asked, observed, json):
-        raise typer.Exit(BAD_INPUT)
+    verdict = run_verify(model, certificate, format, asked, observed, tolerance, json)
+    if not verdict.optimal:
+        raise typer.Exit(STOPPED if verdict.accepted else BAD_INPUT)
 
 
 @_command

@@ -60,11 +60,12 @@ def run_verify(
     format: str | None,
     query: Sequence[Name] | None,
     evidence: Mapping[Name, Value] | None,
+    tolerance: float | None,
     json: bool,
-) -> bool:
-    """Check a certificate and say what it proves; whether it is accepted."""
+) -> Verdict:
+    """Check a certificate and say what it proves."""
     with spinner(f"Loading {model} ..."):
-        from margmap.certificate.check import verify
+        from margmap.certificate.check import TOLERANCE, verify
         from margmap.certificate.format import Certificate
         from margmap.io import load_circuit
 
@@ -72,7 +73,8 @@ def run_verify(
         circuit = load_circuit(model, format)
     with spinner("Checking ..."):
         begun = time.perf_counter()
-        verdict = verify(circuit, certificate, query=query, evidence=evidence)
+        allowed = TOLERANCE if tolerance is None else tolerance
+        verdict = verify(circuit, certificate, query=query, evidence=evidence, tolerance=allowed)
         seconds = time.perf_counter() - begun
     if json:
         size = {"vectors": certificate.vectors, "seconds": seconds}
@@ -80,17 +82,21 @@ def run_verify(
     elif verdict.accepted:
         seen = {circuit.variables[circuit.index(name)]: value for name, value in certificate.evidence.items()}
         given = {v.name: value if v.continuous else v.label(int(value)) for v, value in seen.items()}
-        _print_proven(verdict, given, certificate.tolerance, seconds)
+        _print_proven(verdict, given, seconds)
     if not verdict.accepted:
         complain(f"{path}: refused: {verdict.reason}")
-    return verdict.accepted
+    return verdict
 
 
-def _print_proven(verdict: Verdict, evidence: Mapping[Name, Any], tolerance: float, seconds: float) -> None:
+def _print_proven(verdict: Verdict, evidence: Mapping[Name, Any], seconds: float) -> None:
     given = f" given {_listed(evidence)}" if evidence else ""
     print(printable(f"accepted: {_listed(verdict.state) or 'no variables'}{given}"))
     print(f"log p(q, e) lies between {verdict.log_prob_low!r} and {verdict.log_prob_high!r}")
-    what = f"optimal within {tolerance:g} nats" if verdict.optimal else "not within the certificate's own tolerance"
+    what = (
+        f"optimal within {verdict.tolerance:g} nats"
+        if verdict.optimal
+        else f"not proven to be the best: more than {verdict.tolerance:g} nats are left (--tolerance allows more)"
+    )
     print(f"no state is above {verdict.log_upper!r}: a gap of {verdict.gap:.2g} nats, {what} ({seconds:.3g} s)")
 
 

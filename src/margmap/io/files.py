@@ -31,10 +31,10 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _LINES_PER_WRITE = 1 << 14
 
 
-def read_lines(path: Path, limit: int | None = None) -> list[str]:
+def read_lines(path: Path, limit: int | None = None, *, any_ratio: int | None = None) -> list[str]:
     """The lines of a text file, gzipped or not; a file that is no text or has nothing in it is refused."""
     data = bytearray()
-    with _opened(path, limit) as source:
+    with _opened(path, limit, any_ratio) as source:
         while chunk := source.read():
             data += chunk
     text = _decoded(data, path, 1)
@@ -101,8 +101,8 @@ def _write(raw: BinaryIO, lines: Iterable[str], *, compress: bool) -> None:
 class _Source:
     """The bytes in a file, unpacked piece by piece, so that nothing beyond the limits is ever held."""
 
-    def __init__(self, raw: BufferedReader, path: Path, limit: int | None) -> None:
-        self.path = path
+    def __init__(self, raw: BufferedReader, path: Path, limit: int | None, any_ratio: int | None) -> None:
+        self.path, self.any_ratio = path, _ANY_RATIO if any_ratio is None else any_ratio
         chosen = _environment_limit(path) if limit is None else limit
         self.limit = DEFAULT_LIMIT if chosen is None else chosen
         self.packed = raw.peek(2)[:2] == _GZIP_MAGIC  # no seeking: this may be a pipe
@@ -138,8 +138,8 @@ class _Source:
         self.line += data.count(b"\n")
         if self.size > self.limit:
             raise self._too_large(f"{'it unpacks to' if self.packed else 'it holds'} more than {self.limit} bytes")
-        if self.ratio is not None and self.size > max(_ANY_RATIO, self.ratio * self.raw.size):
-            raise self._too_large(f"it unpacks to more than {self.ratio} times its size, which no circuit should")
+        if self.ratio is not None and self.size > max(self.any_ratio, self.ratio * self.raw.size):
+            raise self._too_large(f"it unpacks to more than {self.ratio} times its size, which no model should")
         return data
 
     def _too_large(self, what: str) -> FormatError:
@@ -181,12 +181,12 @@ def _decoded(data: bytes | bytearray, path: Path, line: int) -> str:
 
 
 @contextmanager
-def _opened(path: Path, limit: int | None) -> Iterator[_Source]:
+def _opened(path: Path, limit: int | None, any_ratio: int | None = None) -> Iterator[_Source]:
     """What is in a file; if that cannot be read, the error says why, and what to do."""
     _refuse_zero(path)
     try:
         with path.open("rb") as raw:
-            yield _Source(raw, path, limit)
+            yield _Source(raw, path, limit, any_ratio)
     except FileNotFoundError:
         raise FormatError("there is no such file", path=path) from None
     except IsADirectoryError:
