@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from margmap._interrupts import finish, take_over
 from margmap.cli.base import BAD_INPUT, STOPPED, Format, Json, Model, command_of
 from margmap.cli.bench import bench
 from margmap.cli.inputs import (
@@ -86,11 +87,15 @@ app = typer.Typer(
 
 
 def main() -> None:
-    """Entry point of the command."""
+    """What the command does once it is loaded."""
+    take_over()
     for stream in (sys.stdout, sys.stderr):  # names may have characters that this terminal's encoding lacks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    app(prog_name="margmap")
+    try:
+        app(prog_name="margmap")
+    except SystemExit as end:
+        finish(end.code if isinstance(end.code, int) else 0 if end.code is None else 1)
 
 
 def _show_version(wanted: bool) -> None:
