@@ -65,6 +65,8 @@ def certify(
     evidence = evidence or {}
     if result is None:
         result = marginal_map(circuit, query, evidence, gap=gap)
+    if result.state is None:
+        raise QueryError("no state to certify: the solver was stopped before it had one")
     gap = max(gap, TOLERANCE)
     names = list(result.state)
     if query is not None and {circuit.index(name) for name in query} != {circuit.index(name) for name in names}:
