@@ -71,7 +71,6 @@ def network_map(
     probability: stopped before their end, the result has none. Its upper bound is that of all Bayesian networks, log 1.
     """
     limits = Limits(time_limit, gap, memory_limit)
-    begun = limits.clock()
     with limits.catching_interrupts(), limits.not_counting_compilation():
         try:
             return _solve(network, query, evidence, method, limits, k, gap, max_edges, rest)
@@ -80,7 +79,7 @@ def network_map(
         except MemoryError:  # one table too large for the machine
             status = "memory_limit"
     log_upper = 0.0 if network.kind == "bayes" else np.inf
-    return without_state(status, method, limits.clock() - begun, log_upper)
+    return without_state(status, method, limits.clock() - limits.begun, log_upper)
 
 
 def _solve(
@@ -96,7 +95,7 @@ def _solve(
 ) -> Result:
     from margmap.solve import marginal_map
 
-    begun = limits.clock()
+    begun = limits.begun
     limit = MAX_EDGES if max_edges is None else max_edges
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise QueryError(f"max_edges={max_edges!r}: give a positive whole number")

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from margmap.learn.estimators import ChowLiu as ChowLiu
     from margmap.learn.estimators import Strudel as Strudel
     from margmap.learn.grow import Learned as Learned
+    from margmap.learn.grow import NoSplitWarning as NoSplitWarning
     from margmap.learn.grow import Progress as Progress
     from margmap.learn.grow import learn_strudel as learn_strudel
     from margmap.learn.grow import strudel as strudel
@@ -28,7 +29,7 @@ _HOME = {
     "em": "Mixture learn_mixture mixture",
     "estimators": "ChowLiu Strudel",
     "datasets": "DATASETS load_dataset",
-    "grow": "Learned Progress learn_strudel strudel",
+    "grow": "Learned NoSplitWarning Progress learn_strudel strudel",
     "tree": "chow_liu",
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names.split()}

@@ -90,7 +90,9 @@ class Limits:
     def __init__(
         self, time_limit: float | None = None, gap: float = TOLERANCE, memory_limit: int | None = None
     ) -> None:
-        self.deadline = np.inf if time_limit is None else time.perf_counter() + time_limit
+        #: When this began, by its own clock.
+        self.begun = time.perf_counter()
+        self.deadline = np.inf if time_limit is None else self.begun + time_limit
         self.gap = max(gap, TOLERANCE)
         #: Bytes the tables of a solver may grow to.
         self.memory = MEMORY if memory_limit is None else memory_limit
@@ -157,7 +159,7 @@ class Limits:
 
     def late(self, seconds: float) -> bool:
         """Whether the time limit has been passed by so much."""
-        return self.clock() > self.deadline + seconds
+        return self.clock() >= self.deadline + seconds
 
     def until(self, deadline: float) -> Limits:
         """The same limits with an earlier deadline; Ctrl-C reaches both."""
