@@ -52,15 +52,15 @@ def _guarded(function: Callable[P, None]) -> Callable[P, None]:
             raise
         except KeyboardInterrupt as error:
             interrupted(error)
-        except MargmapError as error:
-            _fail(error, str(error), BAD_INPUT)
         except BrokenPipeError as error:
             # Python flushes stdout once more when it ends; let that go nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(BROKEN_PIPE) from error
         except Exception as error:
-            if came():
+            if came():  # whatever it became on its way up
                 interrupted(error)
+            if isinstance(error, MargmapError):
+                _fail(error, str(error), BAD_INPUT)
             what = f"unexpected {type(error).__name__}: {error}"
             _fail(error, f"{what}; please report this, with the output under MARGMAP_DEBUG=1", UNEXPECTED)
 

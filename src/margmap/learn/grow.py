@@ -196,7 +196,9 @@ def learn_strudel(
                 spent = limits.clock() - started
                 if code == NO_ROOM:
                     network.grow(*needed.tolist())
-                batch = min(2 * batch, 1 << 12) if spent < _SLICE / 2 else max(1, batch // 2) if spent > _SLICE else batch
+                batch = (
+                    min(2 * batch, 1 << 12) if spent < _SLICE / 2 else max(1, batch // 2) if spent > _SLICE else batch
+                )
                 now = run.now()
                 if limits.interrupted:
                     reason = "interrupted"
