@@ -400,7 +400,9 @@ def solve(
         raise typer.BadParameter("--evid, --query-file and --uai-files are for networks (.uai, .bif)")
     # With --batch the time limit is that of each row.
     circuit, load_seconds = _load_within(None if batch is not None else time_limit, model, format)
-    if circuit is not None and _is_network(model, format):
+    from margmap.bayesnet import Network
+
+    if isinstance(circuit, Network):
         if max_edges is not None:
             options["max_edges"] = max_edges
         asked, observed = _uai_instance(model, circuit, evid, query_file, uai_files, asked, observed)
@@ -830,7 +832,7 @@ def _network_info(model: Path, network: Network, json: bool) -> None:
 
 def _uai_instance(
     model: Path,
-    network: Any,
+    network: Network,
     evid: Path | None,
     query_file: Path | None,
     beside: bool,

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from margmap.errors import NoSplitWarning as NoSplitWarning
     from margmap.learn.datasets import DATASETS as DATASETS
     from margmap.learn.datasets import load_dataset as load_dataset
     from margmap.learn.em import Mixture as Mixture
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from margmap.learn.estimators import ChowLiu as ChowLiu
     from margmap.learn.estimators import Strudel as Strudel
     from margmap.learn.grow import Learned as Learned
-    from margmap.learn.grow import NoSplitWarning as NoSplitWarning
     from margmap.learn.grow import Progress as Progress
     from margmap.learn.grow import learn_strudel as learn_strudel
     from margmap.learn.grow import strudel as strudel
