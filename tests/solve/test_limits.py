@@ -299,6 +299,22 @@ class TestCtrlC:
         assert ended == [True]
 
 
+def test_a_circuit_that_is_not_ready_in_time_has_no_state(monkeypatch):
+    monkeypatch.setattr("margmap.solve.LARGE", 0)
+    monkeypatch.setattr("margmap.solve.GRACE", 0.0)
+    r = mm.marginal_map(hard(), None, time_limit=1e-9)
+    assert (r.status, r.state, r.log_prob, r.log_upper) == ("time_limit", None, -math.inf, math.inf)
+    assert str(r).startswith("no state yet: stopped (time limit) before one was found\n")
+
+
+def test_a_wrong_name_is_told_before_the_work(monkeypatch):
+    monkeypatch.setattr("margmap.solve.require_tractable", lambda _circuit: pytest.fail("it began to work"))
+    with pytest.raises(mm.QueryError, match="unknown variable 'nobody'"):
+        mm.marginal_map(hard(), ["nobody"])
+    with pytest.raises(mm.QueryError, match="unknown variable 'nobody'"):
+        mm.marginal_map(hard(), None, {"nobody": 1})
+
+
 class TestNetworks:
     def network(self):
         rng = np.random.default_rng(0)
