@@ -548,10 +548,15 @@ def test_ctrl_c_delivers_what_is_under_way_and_the_rest_can_follow(where, proces
 
 def test_a_batch_learns_of_a_ctrl_c_that_a_query_caught():
     outer, inner = Limits(), Limits()
-    with outer.catching_interrupts():
-        with inner.catching_interrupts():
+
+    def batch():
+        with outer.catching_interrupts():
+            with inner.catching_interrupts():
+                signal.raise_signal(signal.SIGINT)
+            assert inner.interrupted
+            assert outer.interrupted
             signal.raise_signal(signal.SIGINT)
-        assert inner.interrupted
-        assert outer.interrupted
-        with pytest.raises(KeyboardInterrupt):
-            signal.raise_signal(signal.SIGINT)
+            pytest.fail("the second one was swallowed")
+
+    with pytest.raises(KeyboardInterrupt):
+        batch()

@@ -8,6 +8,7 @@ import math
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,9 @@ import pytest
 from typer.testing import CliRunner
 
 import margmap as mm
+from margmap import _interrupts
 from margmap.cli import app
+from margmap.solve.result import without_state
 
 CLINIC = str(Path(mm.__file__).parent / "models" / "clinic.json")
 SOLVE_KEYS = [
@@ -505,17 +508,65 @@ def test_unexpected_errors_ask_for_a_report(monkeypatch: pytest.MonkeyPatch) -> 
     assert isinstance(run.exception, RuntimeError)
 
 
-@pytest.mark.parametrize("in_kernel", [False, True])
-def test_ctrl_c_exits_with_130(in_kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("became", [KeyboardInterrupt, SystemError, mm.FormatError])
+def test_ctrl_c_exits_with_130(became: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the exception became on its way up."""
+
     def interrupt(*_args: object) -> None:
-        if in_kernel:
-            raise SystemError("returned a result with an exception set") from KeyboardInterrupt()
-        raise KeyboardInterrupt
+        _interrupts._mode.came = True
+        raise became("an error")
 
     monkeypatch.setattr("margmap.io.load_circuit", interrupt)
     run = Run("info", CLINIC)
-    assert run.code == 130
-    assert run.out == run.err == ""
+    assert (run.code, run.out, run.err) == (130, "", "margmap: interrupted\n")
+
+
+def test_ctrl_c_before_there_is_a_state_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("margmap.solve.marginal_map", lambda *_a, **_k: without_state("interrupted", "auto", 1.0))
+    for extra in ((), ("--json",)):
+        run = Run("solve", CLINIC, *extra)
+        assert (run.code, run.out, run.err) == (130, "", "margmap: interrupted\n")
+
+
+@pytest.mark.parametrize("reader", ["margmap.io.load_circuit", "margmap.bayesnet.load_network"])
+def test_the_time_limit_holds_while_the_model_is_read(
+    reader: str, small: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forever = threading.Event()
+    monkeypatch.setattr(reader, lambda *_args: forever.wait(60))
+    model = (small,) if reader.endswith("circuit") else (small, "--format", "bif")
+    top = ("--top", 3, "-v")
+    answer = Run("solve", *model, "-q", "a", "--time-limit", 0.1, "--json")
+    assert answer.code == 3
+    assert {name: answer.json[name] for name in ("status", "state", "log_prob", "log_upper", "gap")} == {
+        "status": "time_limit",
+        "state": None,
+        "log_prob": None,
+        "log_upper": None,
+        "gap": None,
+    }
+    text = Run("solve", *model, "-q", "a", "--time-limit", 0.1, *top)
+    assert text.code == 3
+    assert "no state yet: stopped (time limit) before one was found" in text.out
+    if reader.endswith("circuit"):
+        proof = small.with_name("proof.cert")
+        proven = Run("solve", *model, "--time-limit", 0.1, "--certificate", proof)
+        assert proven.code == 3
+        assert "no certificate" in proven.err
+        assert not proof.exists()
+    forever.set()
+
+
+def test_reading_counts_against_the_time_limit(small: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = []
+
+    def solve(*args: Any, **_options: Any) -> Any:
+        given.append(args[4])
+        return without_state("time_limit", "auto", 0.0)
+
+    monkeypatch.setattr("margmap.solve.marginal_map", solve)
+    answer = Run("solve", small, "--time-limit", 60, "--json").json
+    assert given == [60 - answer["load_seconds"]]
 
 
 # Real processes.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +13,8 @@ from typing import Any, TypeVar, cast
 import numba
 from numba.core import event
 
+from margmap._interrupts import held
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -20,14 +23,28 @@ def kernel(function: F) -> F:
 
     Numba trusts what it kept as long as the function's own file is the same, although the machine code has that of
     other files in it. Its stamp of the file is replaced by one of all that went in.
+
+    Ctrl-C waits while numba looks at a kernel's arguments, compiles it or loads it, and takes effect when that is done.
     """
     compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
     try:
+        # What numba's compiled part calls Python for.
+        compiled._compile_for_args = _uninterrupted(compiled._compile_for_args)
+        compiled.typeof_pyval = _uninterrupted(compiled.typeof_pyval)
         index = compiled._cache._cache_file
         index._source_stamp = _Stamp(index._source_stamp, cast(FunctionType, function))
     except AttributeError:  # another numba, or none at all (NUMBA_DISABLE_JIT): its own stamp must do
         pass
     return cast(F, compiled)
+
+
+def _uninterrupted(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def uninterrupted(*args: Any, **kwargs: Any) -> Any:
+        with held():
+            return function(*args, **kwargs)
+
+    return uninterrupted
 
 
 class _Stamp:
@@ -97,6 +114,8 @@ class _CompileListener(event.Listener):
             self._started()
 
     def on_end(self, _event: Any) -> None:
+        if self._depth == 0:  # another listener refused the start before this one heard of it
+            return
         self._depth -= 1
         if self._depth == 0:
             self._ended()

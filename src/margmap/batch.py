@@ -104,11 +104,11 @@ def marginal_map_many(
         raise QueryError("jobs and executor are both given: an executor has its own workers")
     if isinstance(start, bool) or not isinstance(start, int) or start < 0:
         raise QueryError(f"start={start!r}: give the number of the first row to answer, from 0")
-    model, options = _prepared(circuit, method, options)
     queries = _queries(query)
     if queries is None and query is not None:
-        model.query_columns(query, ())  # type: ignore[arg-type]  # one query, or it would be refused here
-    rows = read_rows(model, evidence_rows, columns, header)
+        circuit.query_columns(query, ())  # type: ignore[arg-type]  # one query, or it would be refused here
+    rows = read_rows(circuit, evidence_rows, columns, header)
+    model, options = _prepared(circuit, method, options)
     if queries is not None and rows.length is not None and rows.length != len(queries):
         raise QueryError(f"{len(queries)} queries for {rows.length} rows: give one query for all, or one for each")
     if executor is not None and hasattr(executor, "get_executor"):  # a Dask client

@@ -114,6 +114,8 @@ def compare(
     known = dict(EVIDENCE if evidence is None else evidence)
     best = marginal_map(circuit, query, known)
     complete = marginal_map(circuit, None, known)
+    if best.state is None or complete.state is None:  # without limits only Ctrl-C does that
+        raise KeyboardInterrupt
     projected = {name: complete.state[name] for name in best.state}
     return Comparison(tuple(query), known, best, complete, projected, log_conditional(circuit, projected, known))
 

@@ -39,3 +39,7 @@ class LimitError(MargmapError):
 
 class MissingExtraError(MargmapError):
     """An optional dependency is not installed; the message says which extra brings it."""
+
+
+class NoSplitWarning(UserWarning):
+    """A learner was stopped before it had split anything, so that its circuit is what it began with."""

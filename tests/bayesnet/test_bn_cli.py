@@ -1,13 +1,17 @@
 """The command on networks."""
 
+import csv
 import json
 import math
+import sys
+from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
 
 import margmap as mm
 from margmap.cli import app
+from margmap.solve.result import Stopped
 
 NET = """network clinic { }
 variable flu { type discrete [ 2 ] { yes, no }; }
@@ -90,3 +94,61 @@ def test_uai_options_need_a_network():
 
     model = next(iter((__import__("pathlib").Path(demo.__file__).parent / "models").glob("*.json")))
     run("solve", model, "--uai-files", code=2)
+
+
+def test_a_wrong_name_is_told_before_the_work(net, monkeypatch):
+    def work(*_args, **_options):
+        pytest.fail("it began to work")
+
+    monkeypatch.setattr("margmap.bayesnet.compile", work)
+    monkeypatch.setattr(sys.modules["margmap.bayesnet.compile"], "compile", work)
+    monkeypatch.setattr("margmap.bayesnet.solve.Problem", work)
+    (Path(net).parent / "rows.csv").write_text("flu,fewer\nyes,high\n")
+    out = Path(net).parent / "out.csv"
+    for words, message in (
+        (["marginal", net, "-e", "fewer=yes"], "fewer"),
+        (["marginal", net, "-e", "fever=maybe"], "maybe"),
+        (["marginal", net, "-t", "fever=maybe"], "maybe"),
+        (["sample", net, "-e", "fever=maybe"], "maybe"),
+        (["approximate", net, "-q", "fewer"], "fewer"),
+        (["approximate", net, "-e", "fever=maybe"], "maybe"),
+        (["solve", net, "-q", "fewer"], "fewer"),
+        (["solve", net, "-q", "flu", "-e", "fever=maybe"], "maybe"),
+        (["solve", net, "-q", "flu", "--batch", Path(net).parent / "rows.csv", "-o", out, "--jobs", "1"], "fewer"),
+    ):
+        assert message in run(*words, code=2).stderr
+    with pytest.raises(mm.QueryError, match="fewer"):
+        mm.marginal_map_many(mm.load_network(net), ["fewer"], [{}], jobs=1)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "jsonl"])
+def test_rows_without_a_state(net, suffix):
+    (Path(net).parent / "rows.csv").write_text("flu,fever\nyes,high\nno,none\n")
+    out = Path(net).parent / f"out.{suffix}"
+    words = ["--method", "elimination", "--time-limit", "1e-9", "--jobs", "1"]
+    run("solve", net, "-q", "cough", "--batch", Path(net).parent / "rows.csv", "-o", out, *words, code=3)
+    lines = out.read_text().splitlines()
+    if suffix == "jsonl":
+        for line in lines:
+            answer = json.loads(line, parse_constant=lambda token: pytest.fail(f"{token} is not JSON"))
+            assert (answer["status"], answer["state"], answer["log_prob"]) == ("time_limit", None, None)
+            assert answer["log_upper"] == 0
+    else:
+        rows = list(csv.DictReader(lines))
+        assert [(row["status"], row["log_prob"], row["gap"], row["cough"]) for row in rows] == [
+            ("time_limit", "", "", "")
+        ] * 2
+
+
+@pytest.mark.parametrize("words", [[], ["--json"]])
+def test_stopped_before_there_is_a_state(net, words, monkeypatch):
+    def stop(*_args):
+        raise Stopped("time_limit")
+
+    monkeypatch.setattr("margmap.bayesnet.solve.Problem", stop)
+    done = run("solve", net, "-q", "flu", "--time-limit", "3", *words, code=3)
+    if words:
+        answer = json.loads(done.stdout)
+        assert (answer["state"], answer["log_prob"], answer["log_upper"], answer["gap"]) == (None, None, 0.0, None)
+    else:
+        assert "no state yet: stopped (time limit) before one was found; none has more than log p = 0" in done.stdout

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import random
 from pathlib import Path
 
 import pytest
@@ -391,3 +392,69 @@ def test_a_hundred_thousand_levels(tmp_path: Path, suffix: str) -> None:
         for other in ("jpc", "spn", "ac", "json"):
             save(circuit, tmp_path / f"copy.{other}")
             assert load_circuit(tmp_path / f"copy.{other}").variables[0].cardinality == 2
+
+
+# The smaller of two probabilities that add up to 1, as a log: doubles next to 0, next to the least, and below them.
+SMALL_LOGS = [math.log(x) for x in (0.3, 1e-9, 1e-12, 1e-15, 1.1e-16, 1e-16, 1e-20, 1e-300, 5e-324)] + [-800.0, -1e6]
+
+
+def coins(pairs: list[tuple[float, float]], trials: int = 1) -> Circuit:
+    """A product of independent leaves, each with the logs of p and 1 - p."""
+    parts = Parts.new()
+    kind = BERNOULLI if trials == 1 else BINOMIAL
+    before = () if trials == 1 else (float(trials),)
+    leaves = [parts.leaf(kind, v, (*before, *pair)) for v, pair in enumerate(pairs)]
+    parts.product(leaves)
+    return assemble([Variable(v + 1, trials + 1) for v in range(len(pairs))], parts)
+
+
+@pytest.mark.parametrize("suffix", ["psdd", "jpc", "spn", "ac", "json"])
+@pytest.mark.parametrize("log_small", [*SMALL_LOGS, -math.inf])
+@pytest.mark.parametrize("swapped", [False, True])
+@pytest.mark.parametrize("rounded", [False, True])
+def test_both_sides_of_an_extreme_probability_survive(
+    tmp_path: Path, suffix: str, log_small: float, swapped: bool, rounded: bool
+) -> None:
+    """``rounded``: log(1 - p) taken of the rounded 1 - p, as whoever made the circuit may have done it."""
+    small = math.exp(log_small)
+    pair = (log_small, math.log(1 - small) if rounded else math.log1p(-small))
+    circuit = coins([pair[::-1] if swapped else pair, (math.log(0.25), math.log(0.75))])
+    if suffix == "ac" and log_small == -1e6:
+        with pytest.raises(FormatError, match="cannot be written as ac"):
+            again(circuit, tmp_path, suffix)
+        return
+    for x, y in zip(distribution(circuit), distribution(again(circuit, tmp_path, suffix)), strict=True):
+        assert x == y or abs(x - y) <= 2e-15 + 4e-16 * abs(x)
+
+
+@pytest.mark.parametrize("suffix", ["jpc", "spn", "ac", "json"])
+@pytest.mark.parametrize("log_small", SMALL_LOGS[:-1])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_both_sides_of_an_extreme_binomial_survive(
+    tmp_path: Path, suffix: str, log_small: float, swapped: bool
+) -> None:
+    pair = (log_small, math.log(1 - math.exp(log_small)))
+    circuit = coins([pair[::-1] if swapped else pair], trials=3)
+    for x, y in zip(distribution(circuit), distribution(again(circuit, tmp_path, suffix)), strict=True):
+        assert x == y or abs(x - y) <= 4e-15 + 1e-15 * abs(x)
+
+
+@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("suffix", ["psdd", "jpc", "spn", "ac", "json"])
+def test_extreme_weights_survive(tmp_path: Path, seed: int, suffix: str) -> None:
+    """Sums over two products of coins, with parameters of 1e-300 and next to 1 everywhere."""
+    rng = random.Random(seed)
+
+    def pair() -> tuple[float, float]:
+        p = rng.choice((10.0 ** rng.uniform(-300, -1), 10.0 ** rng.uniform(-18, -12), rng.random()))
+        logs = (math.log(p), math.log(1 - p) if rng.random() < 0.5 else math.log1p(-p))
+        return logs if rng.random() < 0.5 else logs[::-1]
+
+    parts = Parts.new()
+    leaves = [[parts.leaf(BERNOULLI, v, pair()) for _ in range(2)] for v in range(3)]
+    inner = [parts.product([leaves[0][i], parts.sum([*leaves[1]], [*pair()])]) for i in (0, 1)]
+    lower = parts.sum(inner, [*pair()])
+    parts.sum([parts.product([lower, leaves[2][i]]) for i in (0, 1)], [*pair()])
+    circuit = assemble([Variable(v + 1) for v in range(3)], parts)
+    for x, y in zip(distribution(circuit), distribution(again(circuit, tmp_path, suffix)), strict=True):
+        assert x == y or abs(x - y) <= 1e-14 + 2e-15 * abs(x)

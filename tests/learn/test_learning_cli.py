@@ -100,6 +100,16 @@ def test_bad_outputs_are_refused_before_the_work(files, tmp_path: Path) -> None:
     assert "2 columns and the data 8" in err
 
 
+def test_a_stop_before_the_first_split_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("margmap.learn.grow.grow", lambda *_args: -1)
+    np.savetxt(tmp_path / "rows.csv", tangled(100, 5, seed=2), fmt="%d", delimiter=",")
+    code, out, err = run("learn", tmp_path / "rows.csv", "-o", tmp_path / "model.json", "--time-limit", 0, "--json")
+    assert code == 0
+    assert json.loads(out)["reason"] == "time_limit"
+    assert err.startswith("margmap: stopped (time limit) before the first split")
+    assert err.count("\n") == 1
+
+
 def test_ctrl_c_writes_the_best_circuit_so_far(tmp_path: Path) -> None:
     rows = tangled(6000, 60, seed=2)
     np.savetxt(tmp_path / "rows.csv", rows, fmt="%d", delimiter=",")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+import signal
+import time
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from numba.core import event
 from rows_for_learning import closed_form, tangled
 
 import margmap as mm
@@ -148,7 +151,8 @@ def test_every_way_to_stop() -> None:
     assert learn_strudel(train, iterations=7, min_gain=None).last.iteration == 7
     assert learn_strudel(train, iterations=7, min_gain=None).reason == "iterations"
     assert learn_strudel(train, iterations=0).circuit.num_edges == chow_liu(train).num_edges
-    assert learn_strudel(train, time_limit=0.0).reason == "time_limit"
+    with pytest.warns(mm.learn.NoSplitWarning):
+        assert learn_strudel(train, time_limit=0.0).reason == "time_limit"
     full = learn_strudel(train, max_edges=500, **PLAIN)
     assert full.reason == "max_edges"
     assert 500 <= full.last.edges < 900
@@ -157,6 +161,62 @@ def test_every_way_to_stop() -> None:
     assert few.last.iteration > few.best.iteration + 30
     assert few.last.valid < few.best.valid
     assert learn_strudel(rows[:30], patience=None).reason == "exhausted"
+
+
+def test_compilation_does_not_count_against_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kernel that is compiled for longer than the limit, as on a new machine: the run goes on after it."""
+    rows, real, times = tangled(400, 10, seed=5), growing.grow, []
+
+    def compiled_first(*args: object) -> object:
+        if not times:
+            with event.trigger_event("numba:compile"):
+                time.sleep(0.6)
+        times.append(time.perf_counter())
+        return real(*args)
+
+    learn_strudel(rows, iterations=1, min_gain=None)  # whatever there really is to compile
+    monkeypatch.setattr(growing, "grow", compiled_first)
+    run = learn_strudel(rows, time_limit=0.5, iterations=3, min_gain=None)
+    assert (run.reason, run.last.iteration) == ("iterations", 3)
+    assert run.last.seconds < 0.5
+
+
+@pytest.mark.parametrize("reason", ["time_limit", "interrupted", "max_edges"])
+def test_a_stop_before_the_first_split_is_told(reason: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def nothing(*_args: object) -> int:
+        if reason == "interrupted":
+            raise KeyboardInterrupt
+        return -1
+
+    monkeypatch.setattr(growing, "grow", nothing)
+    rows = tangled(100, 5, seed=5)
+    limits = {"time_limit": {"time_limit": 0.0}, "interrupted": {}, "max_edges": {"max_edges": 1}}[reason]
+    with pytest.warns(mm.learn.NoSplitWarning, match=rf"stopped \({reason.replace('_', ' ')}\) before the first split"):
+        run = learn_strudel(rows, **limits)
+    assert run.reason == reason
+    assert run.circuit.num_edges == chow_liu(rows).num_edges
+    with pytest.warns(mm.learn.NoSplitWarning):
+        strudel(rows, **limits)
+
+
+def test_ctrl_c_ends_after_the_kernel_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows, real = tangled(400, 10, seed=5), growing.grow
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def grow(*args: object) -> object:
+        code = real(*args)
+        if args[0].size[growing.SPLITS] >= 5:
+            signal.raise_signal(signal.SIGINT)
+        return code
+
+    monkeypatch.setattr(growing, "grow", grow)
+    try:
+        run = learn_strudel(rows, min_gain=None)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert run.reason == "interrupted"
+    assert run.last.iteration >= 5
+    assert run.circuit.properties[:5] == (True,) * 5
 
 
 def test_ctrl_c_returns_the_best_so_far() -> None:

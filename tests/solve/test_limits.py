@@ -18,6 +18,7 @@ from problems import STRUCTURED, check_bounds, check_optimal, coins, hard, laten
 import margmap as mm
 import naive
 from circuits import columns, fixed
+from margmap.bayesnet import solve as networks
 from margmap.flat import Flat, rebuild
 from margmap.pairs import log_of
 from margmap.reduce import heaviest_state, reduce, reduce_codes
@@ -299,6 +300,22 @@ class TestCtrlC:
         assert ended == [True]
 
 
+def test_a_circuit_that_is_not_ready_in_time_has_no_state(monkeypatch):
+    monkeypatch.setattr("margmap.solve.LARGE", 0)
+    monkeypatch.setattr("margmap.solve.GRACE", 0.0)
+    r = mm.marginal_map(hard(), None, time_limit=1e-9)
+    assert (r.status, r.state, r.log_prob, r.log_upper) == ("time_limit", None, -math.inf, math.inf)
+    assert str(r).startswith("no state yet: stopped (time limit) before one was found\n")
+
+
+def test_a_wrong_name_is_told_before_the_work(monkeypatch):
+    monkeypatch.setattr("margmap.solve.require_tractable", lambda _circuit: pytest.fail("it began to work"))
+    with pytest.raises(mm.QueryError, match="unknown variable 'nobody'"):
+        mm.marginal_map(hard(), ["nobody"])
+    with pytest.raises(mm.QueryError, match="unknown variable 'nobody'"):
+        mm.marginal_map(hard(), None, {"nobody": 1})
+
+
 class TestNetworks:
     def network(self):
         rng = np.random.default_rng(0)
@@ -309,17 +326,35 @@ class TestNetworks:
 
     @pytest.mark.parametrize("method", ["auto", "elimination", "frontier"])
     def test_before_there_is_a_state(self, method, monkeypatch):
-        monkeypatch.setattr(Limits, "check", lambda _limits: (_ for _ in ()).throw(Stopped("time_limit")))
-        with pytest.raises(mm.LimitError, match=r"the time limit of 5 s was reached before .* no state yet"):
-            mm.marginal_map(self.network(), [3, 7], {1: 0}, method, time_limit=5)
-        monkeypatch.setattr(Limits, "check", lambda _limits: (_ for _ in ()).throw(Stopped("interrupted")))
-        with pytest.raises(KeyboardInterrupt):
-            mm.marginal_map(self.network(), [3, 7], {1: 0}, method)
+        for status in ("time_limit", "memory_limit", "interrupted"):
+            monkeypatch.setattr(Limits, "check", lambda _limits, status=status: (_ for _ in ()).throw(Stopped(status)))
+            r = mm.marginal_map(self.network(), [3, 7], {1: 0}, method, time_limit=5)
+            assert (r.status, r.state, r.top, r.log_prob, r.log_upper) == (status, None, (), -math.inf, 0.0)
+            assert json.loads(json.dumps(r.to_dict(), allow_nan=False))["gap"] is None
+            assert f"no state yet: stopped ({status.replace('_', ' ')})" in str(r)
+
+    @pytest.mark.parametrize("step", ["Problem", "plans", "compile_network", "log_tables"])
+    def test_no_step_is_waited_for(self, step, monkeypatch):
+        """Each step takes for ever, and the time limit ends it: it is given up, however slow it is to notice."""
+        forever, real = threading.Event(), getattr(networks, step)
+
+        def slow(*args, **options):
+            forever.wait(60)
+            return real(*args, **options)
+
+        monkeypatch.setattr(networks, step, slow)
+        r = mm.marginal_map(
+            self.network(), [3, 7], {1: 0}, "frontier" if step == "compile_network" else "auto", time_limit=0.3
+        )
+        assert not forever.is_set()
+        forever.set()
+        assert (r.status, r.state) == ("time_limit", None)
 
     def test_memory(self, monkeypatch):
         monkeypatch.setattr(result, "QUICK_BYTES", 0)
-        with pytest.raises(mm.LimitError, match="the memory limit was reached"):
-            mm.marginal_map(self.network(), [3, 7], {1: 0}, memory_limit=10)
+        r = mm.marginal_map(self.network(), [3, 7], {1: 0}, memory_limit=10)
+        assert (r.status, r.state) == ("memory_limit", None)
+        assert "none has more than log p = 0.000000" in str(r)
 
     @pytest.mark.parametrize("method", ["auto", "elimination", "frontier", "branch"])
     def test_generous_limits_change_nothing(self, method):

@@ -144,11 +144,11 @@ def _plan(problem: Problem, asked: set[int], seed: int, max_edges: int) -> Predi
 
 
 def plans(
-    problem: Problem, asked: set[int], seed: int = 0, seconds: float = SECONDS
+    problem: Problem, asked: set[int], seed: int = 0, seconds: float = SECONDS, watch: Callable[[], None] | None = None
 ) -> tuple[Prediction, Prediction | None]:
     """Two ways to compile: any order, and one with the hidden variables first (None if that is no different).
 
-    For each, no new order is tried after so many ``seconds``.
+    For each, no new order is tried after so many ``seconds``. ``watch`` is called now and then; it may raise.
     """
     seconds = min(seconds, SECONDS)
     columns = problem.open
@@ -160,10 +160,10 @@ def plans(
     def planned(order: Order, how: str) -> Prediction:
         return _buckets(problem, [columns[i] for i in order.variables], asked, f"{order.rule}{how}")
 
-    free = planned(find_order(cardinality, scopes, seed=seed, seconds=seconds), "")
+    free = planned(find_order(cardinality, scopes, seed=seed, seconds=seconds, watch=watch), "")
     if len(wanted) in (0, len(columns)):
         return free, None
-    first = find_order(cardinality, scopes, wanted, seed=seed, seconds=seconds)
+    first = find_order(cardinality, scopes, wanted, seed=seed, seconds=seconds, watch=watch)
     return free, planned(first, ", hidden variables first")
 
 
@@ -363,13 +363,11 @@ class _Builder:
         if len(roots) > 1:
             children = np.array(roots, dtype=np.int32)
             root = int(self._add(PRODUCT, np.array([len(roots)]), children, np.zeros(len(roots)))[0])
-        exact = self.problem.network.kind == "bayes" and abs(log_total) < 1e-9 and not self._observed()
+        # Without evidence the tables of a Bayesian network sum to 1, and what is left of the log is rounding.
+        exact = self.problem.network.kind == "bayes" and not self.problem.observed
         if not exact or root != self.nodes - 1:
             weight = np.array([0.0 if exact else log_total])
             self._add(SUM, np.array([1]), np.array([root], dtype=np.int32), weight)
-
-    def _observed(self) -> bool:
-        return len(self.columns) < len(self.problem.network.variables)
 
     def _add(self, kind: int, fan_in: LongArray, child: IntArray, weight: FloatArray) -> IntArray:
         """Append nodes of one kind and return their numbers."""

@@ -7,7 +7,7 @@ the predicted size is the number of entries of all buckets, which bounds the wor
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -46,8 +46,12 @@ def find_order(
     tries: int = TRIES,
     seconds: float = SECONDS,
     seed: int = 0,
+    watch: Callable[[], None] | None = None,
 ) -> Order:
-    """The best order found for factors over ``scopes``; variables in ``last`` come after all others."""
+    """The best order found for factors over ``scopes``; variables in ``last`` come after all others.
+
+    ``watch`` is called before every try; it may raise.
+    """
     n = len(cardinality)
     adjacent = np.zeros((n, max(1, -(-n // 64))), dtype=np.uint64)
     for scope in scopes:
@@ -61,6 +65,8 @@ def find_order(
     begun = time.perf_counter()
     best: Order | None = None
     for attempt in range(tries + len(RULES)):
+        if watch is not None:
+            watch()
         rule = attempt % len(RULES)
         limit = np.inf if best is None else best.log_entries - 1e-12
         done, order, width, entries, largest = _eliminate(

@@ -67,7 +67,8 @@ class Problem:
     """The factors that are left for a query, over the values that are still possible."""
 
     def __init__(self, network: Network, query: Sequence[int] | None, observed: Mapping[int, int]) -> None:
-        self.network, self._observed = network, bool(observed)
+        #: Whether anything is observed, so that the probability of it all can be less than 1.
+        self.network, self.observed = network, bool(observed)
         #: For each column the numbers of its possible values, in order.
         self.values: list[LongArray] = [np.arange(v.cardinality) for v in network.variables]
         for column, code in observed.items():
@@ -153,6 +154,6 @@ class Problem:
 
     def impossible(self) -> Exception:
         """The error for a problem without any possible state."""
-        if not self._observed:
+        if not self.observed:
             return StructureError("the network gives every state probability 0")
         return ImpossibleEvidenceError("the evidence has probability 0: no state of the query is possible under it")

@@ -32,7 +32,7 @@ from margmap.bayesnet.network import Network
 from margmap.bayesnet.relevance import Problem
 from margmap.circuit import Circuit, FloatArray, IntArray, LongArray, Name, Value
 from margmap.errors import LimitError, QueryError
-from margmap.solve.result import TOLERANCE, Limits, Ranked, Result, Stopped
+from margmap.solve.result import TOLERANCE, Limits, Ranked, Result, Stopped, without_state
 
 #: Tables up to this many entries in all are eliminated without a second thought; and what an entry takes.
 QUICK_ENTRIES = 1 << 21
@@ -67,21 +67,19 @@ def network_map(
 ) -> Result:
     """What :func:`margmap.marginal_map` answers with for a network.
 
-    Compiling and elimination count against the limits. As long as there is no circuit no state has a known probability:
-    a limit reached before is a :class:`LimitError`, and Ctrl-C before is a KeyboardInterrupt.
+    Planning, compiling and elimination count against the limits. As long as they go on no state has a known
+    probability: stopped before their end, the result has none. Its upper bound is that of all Bayesian networks, log 1.
     """
     limits = Limits(time_limit, gap, memory_limit)
     with limits.catching_interrupts(), limits.not_counting_compilation():
         try:
             return _solve(network, query, evidence, method, limits, k, gap, max_edges, rest)
         except Stopped as stopped:
-            if stopped.status == "interrupted":
-                raise KeyboardInterrupt from None
-            what = f"time limit of {time_limit:g} s" if stopped.status == "time_limit" else "memory limit"
-            raise LimitError(
-                f"the {what} was reached before the network was compiled or its variables eliminated, "
-                "so there is no state yet: allow more"
-            ) from None
+            status = stopped.status
+        except MemoryError:  # one table too large for the machine
+            status = "memory_limit"
+    log_upper = 0.0 if network.kind == "bayes" else np.inf
+    return without_state(status, method, limits.clock() - limits.begun, log_upper)
 
 
 def _solve(
@@ -97,7 +95,7 @@ def _solve(
 ) -> Result:
     from margmap.solve import marginal_map
 
-    begun = limits.clock()
+    begun = limits.begun
     limit = MAX_EDGES if max_edges is None else max_edges
     if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
         raise QueryError(f"max_edges={max_edges!r}: give a positive whole number")
@@ -115,11 +113,14 @@ def _solve(
     method = method if asked or method != "elimination" else "auto"  # nothing to find the maximum of
     plan = fallback = None
     if method in ("auto", "elimination") and k == 1 and asked:
-        problem = Problem(network, asked, observed)
-        limits.check()
         # A tenth of the time may go into the search for good orders.
-        free, first = plans(problem, set(asked), seconds=(limits.deadline - begun) / 20)
-        limits.check()
+        seconds = (limits.deadline - begun) / 20
+
+        def planning(stop: LongArray) -> tuple[Problem, tuple[Prediction, Prediction | None]]:
+            problem = Problem(network, asked, observed)
+            return problem, plans(problem, set(asked), seconds=seconds, watch=lambda: _look(stop))
+
+        problem, (free, first) = limits.run(planning, wait=False)
         first = first or free
         room = first.entries <= MORE_ENTRIES * ENTRIES_PER_EDGE * limit and _bytes(first, problem) <= MAX_BYTES
         cheap = first.entries <= max(QUICK_ENTRIES, _FACTOR * free.entries)
@@ -158,22 +159,24 @@ def _solve(
     memory = max(1, int(limits.memory_left())) if limits.holds_memory else None
     wanted = [network.names[column] for column in asked]
     result = marginal_map(compiled, wanted, evidence, method, left, k=k, gap=gap, memory_limit=memory, **rest)
-    if fallback is not None and result.status in ("time_limit", "memory_limit"):
+    if fallback is not None and result.status not in ("optimal", "interrupted"):
         # With no time left, or too many digits, what the frontier found still holds.
         with suppress(LimitError, Stopped):
             return eliminate(fallback)
+    if result.state is None:
+        raise Stopped(result.status)
     details = {**result.details, "compiled": f"{compiled!r} in {spent:.3g} s"}
     return replace(result, seconds=limits.clock() - begun, details=details)
 
 
 def _watch(stop: LongArray) -> Callable[[int, int], None]:
     """Called after every table: whoever waited for the work has given it up if the flag is set."""
+    return lambda _done, _total: _look(stop)
 
-    def check(_done: int, _total: int) -> None:
-        if stop[0] != 0:
-            raise Stopped("interrupted")
 
-    return check
+def _look(stop: LongArray) -> None:
+    if stop[0] != 0:
+        raise Stopped("interrupted")
 
 
 def _bytes(plan: Prediction, problem: Problem) -> int:

@@ -71,6 +71,8 @@ def certify(
         result = marginal_map(circuit, query, evidence, gap=gap)
     elif not isinstance(result, Result):
         raise QueryError("result= must be what marginal_map answered to this question")
+    if result.state is None:
+        raise QueryError("no state to certify: the solver was stopped before it had one")
     gap = min(max(gap, TOLERANCE), MOST_LOG)
     names = list(result.state)
     if query is not None and {circuit.index(name) for name in query} != {circuit.index(name) for name in names}:

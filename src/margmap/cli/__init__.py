@@ -10,14 +10,16 @@ import math
 import os
 import sys
 import time
-from contextlib import ExitStack
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from margmap.cli.base import BAD_INPUT, STOPPED, Format, Json, Model, command_of
+from margmap._interrupts import finish, take_over
+from margmap.cli.base import BAD_INPUT, STOPPED, Format, Json, Model, command_of, interrupted
 from margmap.cli.bench import bench
 from margmap.cli.inputs import (
     method_parameters,
@@ -81,16 +83,20 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     help="Exact marginal MAP for probabilistic circuits: the most likely state of some variables, and the proof.",
-    epilog="Exit codes: 0 optimal or done, 2 bad input or usage, 3 stopped before the proof was complete.",
+    epilog="Exit codes: 0 optimal or done, 2 bad input or usage, 3 stopped before the proof was complete, 130 Ctrl-C.",
 )
 
 
 def main() -> None:
-    """Entry point of the command."""
+    """What the command does once it is loaded."""
+    take_over()
     for stream in (sys.stdout, sys.stderr):  # names may have characters that this terminal's encoding lacks
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    app(prog_name="margmap")
+    try:
+        app(prog_name="margmap")
+    except SystemExit as end:
+        finish(end.code if isinstance(end.code, int) else 0 if end.code is None else 1)
 
 
 def _show_version(wanted: bool) -> None:
@@ -194,7 +200,7 @@ def marginal(
 ) -> None:
     """Compute the log-probability of evidence, and what follows from it for other variables."""
     observed, asked = parse_evidence("--evidence", evidence or []), parse_evidence("--target", target or [])
-    circuit = _load(model, format, max_edges)
+    circuit = _load(model, format, max_edges, lambda network: (network.observed(observed), network.observed(asked)))
     with spinner("Evaluating ..."):
         from margmap import queries
 
@@ -268,7 +274,7 @@ def sample(
 ) -> None:
     """Draw rows from p(. | evidence), as comma-separated numbers in the order of the model's variables."""
     observed = parse_evidence("--evidence", evidence or [])
-    circuit = _load(model, format, max_edges)
+    circuit = _load(model, format, max_edges, lambda network: network.observed(observed))
     with spinner("Sampling ..."):
         from margmap import queries
 
@@ -390,19 +396,17 @@ def solve(
         options["k"] = top
     if memory_limit is not None:
         options["memory_limit"] = parse_bytes("--memory-limit", memory_limit)
-    begun = time.perf_counter()
-    network = _load_network(model, format)
-    circuit: Circuit | Network
-    if network is not None:
-        circuit, load_seconds = network, time.perf_counter() - begun
+    if (evid is not None or query_file is not None or uai_files) and not _is_network(model, format):
+        raise typer.BadParameter("--evid, --query-file and --uai-files are for networks (.uai, .bif)")
+    # With --batch the time limit is that of each row.
+    circuit, load_seconds = _load_within(None if batch is not None else time_limit, model, format)
+    from margmap.bayesnet import Network
+
+    if isinstance(circuit, Network):
         if max_edges is not None:
             options["max_edges"] = max_edges
-        asked, observed = _uai_instance(model, network, evid, query_file, uai_files, asked, observed)
-    elif evid is not None or query_file is not None or uai_files:
-        raise typer.BadParameter("--evid, --query-file and --uai-files are for networks (.uai, .bif)")
-    else:
-        circuit, load_seconds = _timed_load(model, format)
-    if batch is not None and output is not None:
+        asked, observed = _uai_instance(model, circuit, evid, query_file, uai_files, asked, observed)
+    if batch is not None and output is not None and circuit is not None:
         from margmap.cli.batch import solve_batch
 
         _report_batch(
@@ -415,6 +419,7 @@ def solve(
         return
     with spinner("Solving ...") as show:
         from margmap.solve import marginal_map
+        from margmap.solve.result import without_state
 
         if "on_iteration" in method_parameters(method):
             options["on_iteration"] = lambda row: show(progress(row))
@@ -425,7 +430,13 @@ def solve(
                 options["executor"] = workers.enter_context(open_executor(jobs, dask))
             elif jobs is not None:
                 options["jobs"] = jobs
-            result = marginal_map(circuit, asked, observed, method, time_limit, **options)
+            left = None if time_limit is None else max(time_limit - load_seconds, 1e-9)
+            if circuit is None:
+                result = without_state("time_limit", method, 0.0)
+            else:
+                result = marginal_map(circuit, asked, observed, method, left, **options)
+    if result.state is None and result.status == "interrupted":
+        interrupted()
     if trace is not None:
         from margmap.io.files import write_lines
         from margmap.plot import trace_lines
@@ -515,7 +526,7 @@ def approximate(
 ) -> None:
     """Find a likely state of the query variables quickly, without a proof that it is the most likely one."""
     asked, observed = _question(query, evidence, instance, index)
-    circuit = _load(model, format, max_edges)
+    circuit = _load(model, format, max_edges, lambda network: network.asked(asked, network.observed(observed)))
     with spinner("Looking for a good state ..."):
         from margmap.solve.approximate import approximate as find
 
@@ -742,9 +753,41 @@ def _method_options(method: str, texts: list[str], trace: Path | None) -> dict[s
         return parse_options(texts, method)
 
 
-def _load(path: Path, format: str | None, max_edges: int | None = None) -> Circuit:
+def _load(
+    path: Path, format: str | None, max_edges: int | None = None, check: Callable[[Network], object] | None = None
+) -> Circuit:
+    """The circuit in a file, or of the network there, after ``check`` has refused what does not fit the network."""
     network = _load_network(path, format)
-    return _timed_load(path, format)[0] if network is None else _compile(network, max_edges)
+    if network is not None:
+        if check is not None:
+            check(network)
+        return _compile(network, max_edges)
+    with spinner(f"Loading {path} ..."):
+        from margmap.io import load_circuit
+
+        return load_circuit(path, format)
+
+
+def _load_within(time_limit: float | None, path: Path, format: str | None) -> tuple[Circuit | Network | None, float]:
+    """The model and the seconds it took to read, Python's own imports not counted; None if there was no time for it."""
+    with spinner(f"Loading {path} ..."):
+        from margmap import bayesnet, io
+        from margmap.solve import GRACE, check_limits
+        from margmap.solve.result import Limits, Stopped
+
+        def read() -> Circuit | Network:
+            return (bayesnet.load_network if _is_network(path, format) else io.load_circuit)(path, format)
+
+        check_limits(time_limit)
+        begun = time.perf_counter()
+        model: Circuit | Network | None = None
+        if time_limit is None:
+            model = read()
+        else:
+            limits = Limits(time_limit + GRACE)
+            with suppress(Stopped), limits.not_counting_compilation():
+                model = limits.run(lambda _stop: read(), wait=False)
+        return model, time.perf_counter() - begun
 
 
 def _is_network(path: Path, format: str | None) -> bool:
@@ -817,15 +860,6 @@ def _uai_instance(
     if query_file is not None:
         asked = [network.names[v] for v in uai.read_query(query_file, network)]
     return asked, observed
-
-
-def _timed_load(path: Path, format: str | None) -> tuple[Circuit, float]:
-    """The model and the seconds it took to read, Python's own imports not counted."""
-    with spinner(f"Loading {path} ..."):
-        from margmap.io import load_circuit
-
-        begun = time.perf_counter()
-        return load_circuit(path, format), time.perf_counter() - begun
 
 
 def _facts(circuit: Circuit) -> dict[str, Any]:

@@ -11,11 +11,12 @@ from typing import Annotated, NoReturn, ParamSpec
 
 import typer
 
+from margmap._interrupts import INTERRUPTED, came, catching
 from margmap.cli.output import complain
 from margmap.errors import MargmapError
 
-#: Exit codes: 0 is for "optimal" or "done", and typer itself uses 2 for wrong usage.
-UNEXPECTED, BAD_INPUT, STOPPED, INTERRUPTED, BROKEN_PIPE = 1, 2, 3, 130, 141
+#: Exit codes: 0 is for "optimal" or "done", typer itself uses 2 for wrong usage, and after Ctrl-C it is INTERRUPTED.
+UNEXPECTED, BAD_INPUT, STOPPED, BROKEN_PIPE = 1, 2, 3, 141
 
 P = ParamSpec("P")
 
@@ -44,26 +45,32 @@ def _guarded(function: Callable[P, None]) -> Callable[P, None]:
     @functools.wraps(function)
     def guarded(*args: P.args, **kwargs: P.kwargs) -> None:
         try:
-            function(*args, **kwargs)
-            sys.stdout.flush()
+            with catching():
+                function(*args, **kwargs)
+                sys.stdout.flush()
         except (typer.Exit, typer.BadParameter):
             raise
-        except MargmapError as error:
-            _fail(error, str(error), BAD_INPUT)
         except KeyboardInterrupt as error:
-            raise typer.Exit(INTERRUPTED) from error
+            interrupted(error)
         except BrokenPipeError as error:
             # Python flushes stdout once more when it ends; let that go nowhere.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(BROKEN_PIPE) from error
         except Exception as error:
-            if isinstance(error, SystemError) and isinstance(error.__cause__, KeyboardInterrupt):
-                # What Python makes of a Ctrl-C that arrives just as a compiled kernel returns.
-                raise typer.Exit(INTERRUPTED) from error
+            if came():  # whatever it became on its way up
+                interrupted(error)
+            if isinstance(error, MargmapError):
+                _fail(error, str(error), BAD_INPUT)
             what = f"unexpected {type(error).__name__}: {error}"
             _fail(error, f"{what}; please report this, with the output under MARGMAP_DEBUG=1", UNEXPECTED)
 
     return guarded
+
+
+def interrupted(cause: BaseException | None = None) -> NoReturn:
+    """End the command after Ctrl-C, with nothing to show for it."""
+    print("margmap: interrupted", file=sys.stderr)
+    raise typer.Exit(INTERRUPTED) from cause
 
 
 def _fail(error: Exception, message: str, code: int) -> NoReturn:

@@ -18,6 +18,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from margmap._interrupts import staying
 from margmap.cli.output import bar, json_text, printable, spinner
 from margmap.errors import FormatError, QueryError
 
@@ -76,7 +77,7 @@ def solve_batch(
         from margmap.batch import marginal_map_many
         from margmap.executors import open_executor
         from margmap.rows import read_rows
-        from margmap.solve.result import Limits
+        from margmap.solve.result import Limits, Result
 
         columns = _variables(model, query)
         if not _is_jsonl(output):
@@ -113,8 +114,10 @@ def solve_batch(
             limits = Limits()
             try:
                 # Ctrl-C must not come between writing an answer and knowing that it is written.
-                with limits.catching_interrupts(), bar("Solving", total, part.done) as advance:
+                with staying(), limits.catching_interrupts(), bar("Solving", total, part.done) as advance:
                     for answer in answers:
+                        if isinstance(answer, Result) and answer.status == "interrupted" and answer.state is None:
+                            raise KeyboardInterrupt  # as if it had not been begun
                         part.add(answer)
                         advance(1)
                         if limits.interrupted:
@@ -245,7 +248,7 @@ def _record(row: int, answer: Answer) -> dict[str, Any]:
 
 
 def _line(record: Mapping[str, Any]) -> bytes:
-    return (json.dumps(record) + "\n").encode()
+    return (json_text(record) + "\n").encode()
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -261,7 +264,7 @@ def _csv(records: Iterator[dict[str, Any]], columns: Sequence[Name]) -> Iterator
     names = [str(name) for name in columns]
     yield _csv_line([*COLUMNS, *names])
     for record in records:
-        state = record.get("state", {})
+        state = record.get("state") or {}
         yield _csv_line([record.get(name) for name in COLUMNS] + [state.get(name) for name in names])
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import math
+import sys
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from margmap.cli.inputs import read_rows
 from margmap.cli.output import print_table, spinner
-from margmap.errors import FormatError, QueryError
+from margmap.errors import FormatError, NoSplitWarning, QueryError
 
 if TYPE_CHECKING:
     from margmap.circuit import Circuit
@@ -67,9 +69,14 @@ def run(
             ]
             show(progress(now, max(parts) if time_limit or max_edges or iterations else None))
 
-        return learn_strudel(
-            train, valid, resume=start, time_limit=time_limit, max_edges=max_edges, on_progress=report, **options
-        )
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", NoSplitWarning)
+            found = learn_strudel(
+                train, valid, resume=start, time_limit=time_limit, max_edges=max_edges, on_progress=report, **options
+            )
+    if found.warning is not None:
+        print(f"margmap: {found.warning}", file=sys.stderr)
+    return found
 
 
 def progress(now: Progress, part: float | None) -> str:

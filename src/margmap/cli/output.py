@@ -45,6 +45,9 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]], most: i
 
 def print_result(result: Result) -> None:
     """The state as a table, its probability, and what is proven of it."""
+    if result.state is None:
+        print(result.no_state)
+        return
     print_table(("variable", "value"), list(result.state.items()))
     print(f"log p(q, e) = {result.log_prob:.6f}, p(q | e) = {math.exp(result.log_conditional):.6g}")
     print(proof(result))
@@ -52,6 +55,8 @@ def print_result(result: Result) -> None:
 
 def print_top(result: Result, asked: int) -> None:
     """The states after the best one, each by what it has different, and whether some could be missing."""
+    if result.state is None:
+        return
     rows = [
         (rank, f"{one.log_prob:.6f}", f"{math.exp(one.log_conditional):.6g}", _difference(result.state, one.state))
         for rank, one in enumerate(result.top, 1)

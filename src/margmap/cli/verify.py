@@ -20,7 +20,7 @@ NETWORK = "a certificate is about a circuit: compile the network first with `mar
 
 
 def try_certificate(
-    path: Path, circuit: Circuit | Network, evidence: Mapping[Name, Value], result: Result, gap: float | None
+    path: Path, circuit: Circuit | Network | None, evidence: Mapping[Name, Value], result: Result, gap: float | None
 ) -> tuple[dict[str, Any], MargmapError | None]:
     """Write the proof of an answer; what was written, and what went wrong: the answer is printed all the same."""
     with spinner("Writing the certificate ..."):
@@ -29,7 +29,7 @@ def try_certificate(
 
         begun = time.perf_counter()
         try:
-            if result.status != "optimal":
+            if result.status != "optimal" or circuit is None:
                 raise LimitError("no certificate: the solver stopped before its own proof was complete")
             found = certify(circuit, None, evidence, result=result, gap=TOLERANCE if gap is None else gap)
             found.save(path)

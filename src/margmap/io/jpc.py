@@ -202,8 +202,8 @@ def _body(circuit: Circuit) -> list[str]:
                 ident.append(line(f"S {{}} 0 2 {terms}"))
             elif kind == INDICATOR and len(table) > 2:
                 ident.append(line(f"I {{}} 0 {name} {int(param[0])}"))
-            elif kind == BINOMIAL and abs(scan.log_add(param[1], param[2])) < 1e-12:
-                ident.append(line(f"B {{}} 0 {name} {int(param[0])} {param[1]!r}"))
+            elif kind == BINOMIAL and (one := scan.one_number(param[1], param[2])) is not None:
+                ident.append(line(f"B {{}} 0 {name} {int(param[0])} {one!r}"))
             else:
                 ident.append(line(f"C {{}} 0 {name} " + " ".join(map(repr, table))))
     return out

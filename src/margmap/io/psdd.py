@@ -190,9 +190,9 @@ class _Writer:
         if self.circuit.kind[n] != BERNOULLI and {log_true, log_false} == {0.0, -math.inf}:
             self.ident[n] = self._line(f"L {{}} {at} {variable if log_true == 0 else -variable}")
         elif abs(total) < TRUE_SLACK and max(log_true, log_false) <= 0:
-            # One number says all of a normalised node; the second keeps what rounding did to others.
-            rounded = abs(total) > 1e-12
-            self.ident[n] = self._line(f"T {{}} {at} {variable} {log_true!r}" + (f" {log_false!r}" if rounded else ""))
+            one = scan.one_number(log_true, log_false)
+            logs = f"{log_true!r} {log_false!r}" if one is None else repr(one)
+            self.ident[n] = self._line(f"T {{}} {at} {variable} {logs}")
         else:
             raise self._refuse(n, "its two probabilities do not add up to 1", normalise=True)
 

@@ -180,6 +180,21 @@ def log1mexp(log_p: float) -> float:
     return math.log(-math.expm1(log_p)) if log_p > -0.6931471805599453 else math.log1p(-math.exp(log_p))
 
 
+def one_number(log_p: float, log_q: float) -> float | None:
+    """The log of p from which both p and q = 1 - p can be read to their last digits; None if one number cannot say it.
+
+    Next to 1, the log of p itself may have lost all digits of q; the smaller of the two knows better.
+    """
+    for log in (log_p, log1mexp(log_q)):
+        if _same_log(log, log_p) and _same_log(log1mexp(log), log_q):
+            return log
+    return None
+
+
+def _same_log(a: float, b: float) -> bool:
+    return a == b or abs(a - b) <= 1e-15 * max(1.0, abs(b))
+
+
 def log_add(a: float, b: float) -> float:
     """log(exp(a) + exp(b))."""
     high, low = (a, b) if a > b else (b, a)

@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from margmap.errors import NoSplitWarning as NoSplitWarning
     from margmap.learn.datasets import DATASETS as DATASETS
     from margmap.learn.datasets import load_dataset as load_dataset
     from margmap.learn.em import Mixture as Mixture
@@ -28,7 +29,7 @@ _HOME = {
     "em": "Mixture learn_mixture mixture",
     "estimators": "ChowLiu Strudel",
     "datasets": "DATASETS load_dataset",
-    "grow": "Learned Progress learn_strudel strudel",
+    "grow": "Learned NoSplitWarning Progress learn_strudel strudel",
     "tree": "chow_liu",
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names.split()}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import operator
-import time
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -12,11 +12,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from margmap.circuit import Circuit, LongArray
-from margmap.errors import DataError
+from margmap.errors import DataError, NoSplitWarning
 from margmap.learn.data import read_tables
 from margmap.learn.network import SPLITS, Network
 from margmap.learn.split import EDGE_FLOW, EDGE_RANDOM, EXHAUSTED, NO_ROOM, VAR_MI, VAR_RANDOM, fill_queue, grow
 from margmap.learn.tree import Join, check_smoothing, learn_tree
+from margmap.solve.result import Limits, Stopped
 
 PickEdge: TypeAlias = Literal["eFLOW", "random"]
 PickVariable: TypeAlias = Literal["vMI", "random"]
@@ -36,6 +37,7 @@ _GRAIN = 100
 class Progress(NamedTuple):
     """How far a run is: splits, mean log-likelihoods (of validation rows NaN if there are none), edges, seconds.
 
+    The seconds are without the compilation of kernels.
     The edges are counted as the learner counts them; the circuit has fewer, because it shares equal products.
     """
 
@@ -57,6 +59,16 @@ class Learned:
     #: At the end.
     last: Progress
     history: list[Progress] = field(repr=False)
+
+    @property
+    def warning(self) -> str | None:
+        """What must be said of a run that was stopped before anything was learned; mostly nothing."""
+        if self.last.iteration > 0 or self.reason not in ("time_limit", "max_edges", "interrupted"):
+            return None
+        return (
+            f"stopped ({self.reason.replace('_', ' ')}) before the first split: the circuit is what the run began "
+            "with, the Chow-Liu tree of the rows or the circuit to go on from"
+        )
 
 
 def strudel(
@@ -111,7 +123,9 @@ def learn_strudel(
 
     It stops when nothing is left to split, after ``iterations`` splits, ``time_limit`` seconds, at ``max_edges`` edges,
     or when the validation rows have not become more likely for ``patience`` splits. With ``valid`` the circuit that was
-    best on those rows is returned, without it the last one. Ctrl-C ends the run in the same way.
+    best on those rows is returned, without it the last one. Ctrl-C ends the run in the same way. The time limit does
+    not count the compilation of kernels, once on a machine. A limit or Ctrl-C that stops the run before its first
+    split is told by a :class:`NoSplitWarning`.
 
     The edge, of a sum to a product, with most rows is split next (``pick_edge="eFLOW"``). Of its variables the
     ``tries`` with the largest sums of mutual information with the others (``pick_variable="vMI"``) are tried, and the
@@ -125,7 +139,6 @@ def learn_strudel(
 
     ``tries=1, min_gain=None, prior="uniform"`` is Strudel as published.
     """
-    begun = time.perf_counter()
     check_smoothing(alpha, pseudocount)
     edges, variables = _choice("pick_edge", pick_edge, _EDGES), _choice("pick_variable", pick_variable, _VARIABLES)
     inherit = _choice("prior", prior, _PRIORS)
@@ -141,15 +154,17 @@ def learn_strudel(
         ("strength", strength, 0.0),
     ):
         _check(name, value, least)
-    table, checked = read_tables(data, valid, None if resume is None else resume.variables)
-    if resume is None:
-        network = Network.from_tree(table, checked, learn_tree(table, alpha), pseudocount, join, inherit)
-    else:
-        network = Network.from_circuit(table, checked, resume, pseudocount, inherit)
-    run = _Run(network, begun, checked is not None, on_progress)
-    network.grow(0, 0, network.net.owner.size + 1)
-    network.net.random[0] = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % (1 << 64) or 1
-    fill_queue(network.net, np.arange(network.net.place.size, dtype=np.int32), edges, min_rows)
+    limits = Limits(None if time_limit is None else float(time_limit))
+    with limits.not_counting_compilation():
+        table, checked = read_tables(data, valid, None if resume is None else resume.variables)
+        if resume is None:
+            network = Network.from_tree(table, checked, learn_tree(table, alpha), pseudocount, join, inherit)
+        else:
+            network = Network.from_circuit(table, checked, resume, pseudocount, inherit)
+        run = _Run(network, limits, checked is not None, on_progress)
+        network.grow(0, 0, network.net.owner.size + 1)
+        network.net.random[0] = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % (1 << 64) or 1
+        fill_queue(network.net, np.arange(network.net.place.size, dtype=np.int32), edges, min_rows)
 
     needed: LongArray = np.zeros(3, dtype=np.int64)
     floor = -math.inf if min_gain is None else float(min_gain)
@@ -157,58 +172,62 @@ def learn_strudel(
     most_edges = 1 << 60 if max_edges is None else max_edges
     batch = 1
     reason: Reason | None = None
-    try:
-        while reason is None:
-            done = run.last.iteration
-            limit = min(batch, max(1, run.next_look - done), 1 << 60 if iterations is None else iterations - done)
-            started = time.perf_counter()
-            code = grow(
-                network.net,
-                edges,
-                variables,
-                tries,
-                depth,
-                float(alpha),
-                copies,
-                inherit,
-                min_rows,
-                floor,
-                limit,
-                most_edges,
-                needed,
-            )
-            spent = time.perf_counter() - started
-            if code == NO_ROOM:
-                network.grow(*needed.tolist())
-            batch = min(2 * batch, 1 << 12) if spent < _SLICE / 2 else max(1, batch // 2) if spent > _SLICE else batch
-            now = run.now()
-            if code == EXHAUSTED:
-                reason = "exhausted"
-            elif iterations is not None and now.iteration >= iterations:
-                reason = "iterations"
-            elif now.edges >= most_edges:
-                reason = "max_edges"
-            elif time_limit is not None and now.seconds >= time_limit:
-                reason = "time_limit"
-            if run.look(now, final=reason is not None) and reason is None and patience is not None:
-                reason = "patience" if now.iteration - run.best.iteration > patience else None
-    except KeyboardInterrupt:
-        reason = "interrupted"
-    except SystemError as error:  # what Python makes of a Ctrl-C that arrives just as a kernel returns
-        if not isinstance(error.__cause__, KeyboardInterrupt):
-            raise
-        reason = "interrupted"
+    with limits.catching_interrupts(), limits.not_counting_compilation():
+        try:
+            while reason is None:
+                done = run.last.iteration
+                limit = min(batch, max(1, run.next_look - done), 1 << 60 if iterations is None else iterations - done)
+                started = limits.clock()
+                code = grow(
+                    network.net,
+                    edges,
+                    variables,
+                    tries,
+                    depth,
+                    float(alpha),
+                    copies,
+                    inherit,
+                    min_rows,
+                    floor,
+                    limit,
+                    most_edges,
+                    needed,
+                )
+                spent = limits.clock() - started
+                if code == NO_ROOM:
+                    network.grow(*needed.tolist())
+                batch = (
+                    min(2 * batch, 1 << 12) if spent < _SLICE / 2 else max(1, batch // 2) if spent > _SLICE else batch
+                )
+                now = run.now()
+                if limits.interrupted:
+                    reason = "interrupted"
+                elif code == EXHAUSTED:
+                    reason = "exhausted"
+                elif iterations is not None and now.iteration >= iterations:
+                    reason = "iterations"
+                elif now.edges >= most_edges:
+                    reason = "max_edges"
+                elif limits.late(0.0):
+                    reason = "time_limit"
+                if run.look(now, final=reason is not None) and reason is None and patience is not None:
+                    reason = "patience" if now.iteration - run.best.iteration > patience else None
+        except (KeyboardInterrupt, Stopped):  # of on_progress, or Ctrl-C before a kernel that is not compiled yet
+            reason = "interrupted"
     assert reason is not None
-    return run.learned(reason)
+    learned = run.learned(reason)
+    if learned.warning is not None:
+        warnings.warn(learned.warning, NoSplitWarning, stacklevel=2)
+    return learned
 
 
 class _Run:
     """What is known of a run so far: the best circuit on the validation rows, if there are such rows."""
 
     def __init__(
-        self, network: Network, begun: float, validates: bool, report: Callable[[Progress], None] | None
+        self, network: Network, limits: Limits, validates: bool, report: Callable[[Progress], None] | None
     ) -> None:
-        self.network, self.begun, self.validates, self.report = network, begun, validates, report
+        self.network, self.limits, self.validates, self.report = network, limits, validates, report
         self.best = self.last = self.now()
         self.kept = network.snapshot()
         self.history = [self.best]
@@ -217,7 +236,7 @@ class _Run:
     def now(self) -> Progress:
         train, valid = self.network.mean_log_likelihoods
         splits = int(self.network.net.size[SPLITS])
-        return Progress(splits, train, valid, self.network.edges, time.perf_counter() - self.begun)
+        return Progress(splits, train, valid, self.network.edges, self.limits.clock() - self.limits.begun)
 
     def look(self, now: Progress, *, final: bool) -> bool:
         """Compare with the best, if it is time to: a snapshot costs as much as the circuit is large."""

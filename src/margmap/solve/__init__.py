@@ -14,12 +14,12 @@ import numpy as np
 
 from margmap.bayesnet.network import Network
 from margmap.circuit import PRODUCT, Circuit, Name, Value
-from margmap.errors import LimitError, QueryError
+from margmap.errors import QueryError
 from margmap.evaluate import extra_rounding
 from margmap.pairs import log_of, log_parts, raised, two_sum
 from margmap.queries import value_pair
 from margmap.reduce import Reduced, heaviest_state, reduce_codes, resolve_query
-from margmap.solve.result import TOLERANCE, Limits, Outcome, Ranked, Result, Status, Stopped
+from margmap.solve.result import TOLERANCE, Limits, Outcome, Ranked, Result, Status, Stopped, without_state
 from margmap.structure import require_tractable
 
 __all__ = ["METHODS", "Result", "marginal_map"]
@@ -70,7 +70,8 @@ def marginal_map(
 
     ``query=None`` asks for every variable that is not observed: the most probable explanation (MPE), exact also where
     the circuit is not deterministic. ``time_limit`` is in seconds, ``gap`` in nats: the solver may stop as soon as the
-    bounds are that close. Stopped early, by a limit or by Ctrl-C, the result has the best state found and both bounds.
+    bounds are that close. Stopped early, by a limit or by Ctrl-C, the result has the best state found and both bounds;
+    its state is None if there was none yet, as while a network is planned or compiled.
     ``k`` asks for that many best states, in ``Result.top``. ``memory_limit`` is in bytes: what the process may grow by
     during this call. What would not fit is not begun; it becomes a gap. Further options belong to the method, such as
     ``heuristic="Pruned"`` of ``iterative``.
@@ -100,7 +101,10 @@ def marginal_map(
             "leave jobs and executor out"
         )
     with limits.catching_interrupts(), limits.not_counting_compilation():
-        return _solve(circuit, query, evidence or {}, method, limits, k, shared, options, begun)
+        try:
+            return _solve(circuit, query, evidence or {}, method, limits, k, shared, options, begun)
+        except Stopped as stopped:  # before there was a state
+            return without_state(stopped.status, method, time.perf_counter() - begun - limits.compiling)
 
 
 def _solve(
@@ -115,9 +119,9 @@ def _solve(
     begun: float,
 ) -> Result:
     """Check, reduce, solve, score the answer on the circuit as given."""
-    _prepare(circuit, limits)
     columns = resolve_query(circuit, query, evidence)
     codes, reals = circuit.evidence_codes(evidence)
+    _prepare(circuit, limits)
     limits.reserve((k + 1) * _seconds_of_a_pass(circuit))
     outcome = Outcome([np.zeros(0, dtype=np.int32)], -np.inf, "optimal")
     rounding, p_evidence = circuit.scaled.rounding, None
@@ -192,13 +196,13 @@ def _seconds_of_a_pass(circuit: Circuit) -> float:
 
 
 def _prepare(circuit: Circuit, limits: Limits) -> None:
-    """Make what a circuit keeps for all queries, if this is the first one, as long as there is time."""
+    """Make what a circuit keeps for all queries, if this is the first one, as long as there is time.
+
+    What was made is kept, so that a query that was stopped here has more time when it is asked again.
+    """
     for step in (require_tractable, lambda c: c.scaled):
         if circuit.num_edges > LARGE and limits.late(GRACE):
-            raise LimitError(
-                f"the time limit passed before a circuit of {circuit.num_edges} edges was ready for its first query, "
-                "so there is no state yet: allow more time, or ask again, since some of the work is kept"
-            )
+            raise Stopped("time_limit")
         step(circuit)
 
 

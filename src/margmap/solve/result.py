@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
+from margmap._interrupts import abandon, leave_if_allowed
 from margmap._jit import on_compile
 from margmap.circuit import IntArray, LongArray, Name
 from margmap.flat import to_the_end
@@ -98,14 +99,16 @@ class Limits:
     def __init__(
         self, time_limit: float | None = None, gap: float = TOLERANCE, memory_limit: int | None = None
     ) -> None:
-        self.deadline = np.inf if time_limit is None else time.perf_counter() + time_limit
+        #: When this began, by its own clock.
+        self.begun = time.perf_counter()
+        self.deadline = np.inf if time_limit is None else self.begun + time_limit
         self.gap = max(gap, TOLERANCE)
         #: Bytes the tables of a solver may grow to.
         self.memory = MEMORY if memory_limit is None else memory_limit
         # With a limit that was asked for, what the process may grow to.
         self._most_resident = None if memory_limit is None else resident() + memory_limit
         self._resident, self._resident_at = 0, -np.inf
-        self.interrupted = False
+        self.interrupted = self._insisted = False
         #: Seconds spent compiling kernels so far; they are not counted against the time limit.
         self.compiling = 0.0
         self._compiling_since: float | None = None
@@ -154,6 +157,8 @@ class Limits:
 
         def started() -> None:
             self._compiling_since = time.perf_counter()
+            if self.interrupted:  # nobody waits for one kernel after the other
+                raise Stopped("interrupted")
 
         return on_compile(started, ended)
 
@@ -163,7 +168,7 @@ class Limits:
 
     def late(self, seconds: float) -> bool:
         """Whether the time limit has been passed by so much."""
-        return self.clock() > self.deadline + seconds
+        return self.clock() >= self.deadline + seconds
 
     def until(self, deadline: float) -> Limits:
         """The same limits with an earlier deadline; Ctrl-C reaches both."""
@@ -182,9 +187,10 @@ class Limits:
             return to_the_end(work, edges)
         self.check()
         stop = np.array([0, np.iinfo(np.int64).max])
-        pool = ThreadPoolExecutor(1)
+        future: Future[T] = Future()
+        thread = threading.Thread(target=_keep_result, args=(future, work, stop), daemon=True)
+        thread.start()
         try:
-            future = pool.submit(work, stop)
             while True:
                 try:
                     return future.result(timeout=WATCH_SECONDS)
@@ -192,7 +198,10 @@ class Limits:
                     self.check()
         finally:
             stop[0] = 1
-            pool.shutdown(wait=wait)
+            if wait:
+                thread.join()
+            else:
+                abandon(thread)
 
     @contextmanager
     def catching_interrupts(self) -> Iterator[None]:
@@ -210,14 +219,28 @@ class Limits:
             yield
         finally:
             signal.signal(signal.SIGINT, self._outer_handler)
+            if self._insisted:  # whatever became of it inside
+                raise KeyboardInterrupt from None
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self.interrupted:
+            self._insisted = True
+            if callable(self._outer_handler):
+                self._outer_handler(number, frame)
             raise KeyboardInterrupt
         self.interrupted = True
         outer = getattr(self._outer_handler, "__self__", None)
         if isinstance(outer, Limits):  # a batch around this query must know too
             outer._interrupt(number, frame)
+        elif self._compiling_since is not None:  # in another thread, which cannot be stopped
+            leave_if_allowed()
+
+
+def _keep_result(future: Future[T], work: Callable[[LongArray], T], stop: LongArray) -> None:
+    try:
+        future.set_result(work(stop))
+    except BaseException as error:
+        future.set_exception(error)
 
 
 class _Earlier(Limits):
@@ -270,15 +293,18 @@ class Result:
     ``gap`` (log_upper - log_prob, in nats) is; for the ``k`` best, when no other state can come before the last one.
     (A circuit can be so large that rounding alone may amount to more than that; then a finished search counts up to
     1e-8 nats more.) Otherwise it says why the solver stopped. No state has a log probability above ``log_upper``.
+
+    Stopped before any state was known, as while a network is compiled, ``state`` is None and ``log_prob`` minus
+    infinity.
     """
 
     status: Status
-    state: dict[Name, int | str]
-    #: log p(q, e) of the state, evaluated on the circuit as given.
+    state: dict[Name, int | str] | None
+    #: log p(q, e) of the state, evaluated on the circuit as given; -inf without a state.
     log_prob: float
-    #: log p(q | e).
+    #: log p(q | e); -inf without a state.
     log_conditional: float
-    #: No state of the query has a larger log p(q, e).
+    #: No state of the query has a larger log p(q, e); inf if nothing is known.
     log_upper: float
     method: str
     #: Seconds spent on this call, reduction included, the first run's compilation of kernels not.
@@ -299,19 +325,22 @@ class Result:
         return trace
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain numbers and strings, with the keys of the command line's JSON."""
+        """Plain numbers and strings, with the keys of the command line's JSON; None for a number that JSON lacks."""
         return {
             "status": self.status,
-            "state": {str(name): value for name, value in self.state.items()},
-            "log_prob": self.log_prob,
-            "log_conditional": self.log_conditional,
-            "log_upper": self.log_upper,
-            "gap": self.gap,
+            "state": None if self.state is None else {str(name): value for name, value in self.state.items()},
+            "log_prob": _finite(self.log_prob),
+            "log_conditional": _finite(self.log_conditional),
+            "log_upper": _finite(self.log_upper),
+            "gap": _finite(self.gap),
             "method": self.method,
             "seconds": self.seconds,
         }
 
     def __str__(self) -> str:
+        how = f"method {self.method}, {self.seconds:.3g} s"
+        if self.state is None:
+            return f"{self.no_state}\n{how}"
         shown = list(self.state.items())[:12]
         state = ", ".join(f"{name}={value}" for name, value in shown)
         more = f", ... ({len(self.state)} variables)" if len(self.state) > len(shown) else ""
@@ -326,5 +355,20 @@ class Result:
             f"{state}{more}\n"
             f"log p(q, e) = {self.log_prob:.6f}, p(q | e) = {np.exp(self.log_conditional):.6g}\n"
             f"{proof}\n"
-            f"method {self.method}, {self.seconds:.3g} s"
+            f"{how}"
         )
+
+    @property
+    def no_state(self) -> str:
+        """What is known without a state, in one line."""
+        bound = "" if self.log_upper == np.inf else f"; none has more than log p = {self.log_upper:.6f}"
+        return f"no state yet: stopped ({self.status.replace('_', ' ')}) before one was found{bound}"
+
+
+def without_state(status: Status, method: str, seconds: float, log_upper: float = np.inf) -> Result:
+    """The answer of whoever was stopped before any state was known."""
+    return Result(status, None, -np.inf, -np.inf, log_upper, method, seconds)
+
+
+def _finite(value: float) -> float | None:
+    return value if np.isfinite(value) else None
