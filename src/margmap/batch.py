@@ -22,8 +22,9 @@ from uuid import uuid4
 import numpy as np
 
 from margmap.bayesnet.network import Network
-from margmap.circuit import Circuit, Name
+from margmap.circuit import Circuit, Name, Variable
 from margmap.errors import LimitError, MargmapError, QueryError
+from margmap.evidence import names_of
 from margmap.executors import Kept, WorkerDied, answer_of, open_executor, submit, usable_cores, workers_of
 from margmap.rows import Cells, Rows, evidence_of, read_rows
 from margmap.solve import check_limits, check_method, marginal_map
@@ -105,16 +106,15 @@ def marginal_map_many(
     if isinstance(start, bool) or not isinstance(start, int) or start < 0:
         raise QueryError(f"start={start!r}: give the number of the first row to answer, from 0")
     model, options = _prepared(circuit, method, options)
-    queries = _queries(query)
-    if queries is None and query is not None:
-        model.query_columns(query, ())  # type: ignore[arg-type]  # one query, or it would be refused here
+    common, queries = _queries(query)
+    if common is not None:
+        model.query_columns(common, ())
     rows = read_rows(model, evidence_rows, columns, header)
     if queries is not None and rows.length is not None and rows.length != len(queries):
         raise QueryError(f"{len(queries)} queries for {rows.length} rows: give one query for all, or one for each")
     if executor is not None and hasattr(executor, "get_executor"):  # a Dask client
         executor = executor.get_executor(pure=False)
-    common = None if queries is not None else query
-    job = _Job(model, rows.columns, common, method, time_limit, options)  # type: ignore[arg-type]
+    job = _Job(model, rows.columns, common, method, time_limit, options)
     return _run(job, rows, queries, start, jobs, executor)
 
 
@@ -140,14 +140,15 @@ def _prepared(
     return model, options
 
 
-def _queries(query: Any) -> Sequence[Query] | None:
-    """The queries of the rows if there is one for each; None if ``query`` is one for all."""
-    if query is None or isinstance(query, str | int) or not len(query):
-        return None
-    own = [entry is None or not isinstance(entry, str | int | np.integer) for entry in query]
+def _queries(query: Any) -> tuple[Query, Sequence[Query] | None]:
+    """The query of all rows, or the queries of the rows if there is one for each."""
+    if query is None:
+        return None, None
+    entries = names_of(query)
+    own = [entry is None or not isinstance(entry, str | int | float | np.generic | Variable) for entry in entries]
     if any(own) and not all(own):
         raise QueryError("query mixes variables and lists of them: give one list of variables, or a list for each row")
-    return query if all(own) else None
+    return (None, entries) if entries and all(own) else (entries, None)
 
 
 class _Row(NamedTuple):

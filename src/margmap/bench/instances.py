@@ -264,11 +264,14 @@ def _evidence(
     circuit: Circuit, columns: list[int], rng: np.random.Generator, rows: NDArray[Any] | None
 ) -> tuple[list[float], str]:
     """Values for the columns, of nonzero probability together, and where they are from."""
-    from margmap.queries import log_marginal, sample
+    from margmap.queries import log_value, sample
 
     def possible(values: Sequence[float]) -> bool:
-        given = {circuit.names[column]: value for column, value in zip(columns, values, strict=True)}
-        return log_marginal(circuit, given) > -math.inf
+        given = {}
+        for column, value in zip(columns, values, strict=True):
+            variable = circuit.variables[column]
+            given[column] = variable.real(value) if variable.continuous else variable.numbered(value)
+        return log_value(circuit, *circuit.encoded(given)) > -math.inf
 
     if rows is not None:
         for row in rng.permutation(rows.shape[0])[:TRIES].tolist():

@@ -100,13 +100,13 @@ def marginal_map(
             "leave jobs and executor out"
         )
     with limits.catching_interrupts(), limits.not_counting_compilation():
-        return _solve(circuit, query, evidence or {}, method, limits, k, shared, options, begun)
+        return _solve(circuit, query, evidence, method, limits, k, shared, options, begun)
 
 
 def _solve(
     circuit: Circuit,
     query: Sequence[Name] | None,
-    evidence: Mapping[Name, Value],
+    evidence: Mapping[Name, Value] | None,
     name: str,
     limits: Limits,
     k: int,
