@@ -123,8 +123,9 @@ class Variable:
         if not isinstance(number, int) and not number.is_integer():
             raise QueryError(f"variable {self.name!r}: value {number!r} is not an integer")
         if not 0 <= number < self.cardinality:
-            shown = shortened(int(number))
-            raise QueryError(f"variable {self.name!r}: value {shown} is out of range 0 to {self.cardinality - 1}")
+            raise QueryError(
+                f"variable {self.name!r}: value {shortened(int(number))} is out of range 0 to {self.cardinality - 1}"
+            )
         return int(number)
 
     def real(self, value: Value) -> float:
@@ -180,7 +181,15 @@ class Named:
             found = [self._by_name[name.name]] if name.name in self._by_name else []
         else:
             key = plain(name)
-            texts = {str(key)} if isinstance(key, str | int | float) and not isinstance(key, bool) else set()
+            texts = set()
+            if isinstance(key, str | int | float) and not isinstance(key, bool):
+                texts.add(
+                    shortened(int(key), 5000)
+                    if isinstance(key, int)
+                    else str.__str__(key)
+                    if isinstance(key, str)
+                    else str(key)
+                )
             if isinstance(key, float) and key.is_integer():  # pandas makes 3.0 of 3 in labels too
                 texts.add(str(int(key)))
             found = sorted(column for text in texts for column in self._by_text.get(text, ()))

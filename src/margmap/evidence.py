@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -64,25 +65,26 @@ def is_frame(given: Any) -> bool:
 
 def names_of(names: Any, what: str = "query") -> list[Any]:
     """The variables that a query, or another list of variables, names."""
-    shown = shortened(names)
     if isinstance(names, str):
+        shown = shortened(names)
         raise QueryError(
             f"{what}={shown}: one text is the name of one variable, or a list of letters; give a list of variables, "
             f"such as {what}=[{shown}]"
         )
-    if isinstance(names, Mapping | bytes) or is_frame(names) or not hasattr(names, "__iter__"):
-        one = f", such as {what}=[{shown}]" if isinstance(names, int) else ""
-        raise QueryError(f"{what}={shown} is of type {type(names).__name__}: give a list of variables{one}")
-    try:
-        return list(names)
-    except TypeError:  # an array without dimensions
-        raise QueryError(f"{what}={shown}: give a list of variables") from None
+    entries: list[Any] | None = None
+    if hasattr(names, "__iter__") and not isinstance(names, Mapping | bytes) and not is_frame(names):
+        with suppress(TypeError):  # an array without dimensions
+            entries = list(names)
+    if entries is None:
+        such = f", such as {what}=[{shortened(names)}]" if isinstance(names, int) else ""
+        raise QueryError(f"{what}={shortened(names)} is of type {type(names).__name__}: give a list of variables{such}")
+    return entries
 
 
 def plain(value: Any) -> Any:
     """A number of numpy as one of Python; anything else as it is."""
     for numpy_type, python_type in ((np.bool_, bool), (np.integer, int), (np.floating, float)):
-        if isinstance(value, numpy_type):
+        if isinstance(value, numpy_type) and not isinstance(value, np.timedelta64):  # which numpy counts as integers
             return python_type(value)
     return value
 
@@ -138,5 +140,8 @@ def _refuse_missing_word(variable: Variable, shown: str) -> None:
 
 def shortened(value: object, most: int = 60) -> str:
     """Enough of a value to recognise it in a message."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except Exception:  # an integer of more digits than Python writes, or an object's own trouble
+        text = f"something of type {type(value).__name__}"
     return text if len(text) <= most else f"{text[:most]}..."
