@@ -383,8 +383,6 @@ def test_bad_models_are_refused(command: str, json_flag: tuple[str, ...], tmp_pa
         (["-e", "age=1,age=2"], ["'age'", "twice"]),
         (["-e", "age=old"], ["'old'", "child, adult, senior"]),
         (["-e", "age=1"], ["no state '1'", "child, adult, senior"]),
-        (["--top", "1_0"], ["1_0", "0 to 9"]),
-        (["--gap", "１"], ["0 to 9"]),
         (["-m", "magic"], ["'magic'", "brute"]),
         (["--time-limit", "-1"], ["time_limit"]),
         (["--gap", "nan"], ["gap"]),
