@@ -87,8 +87,9 @@ def marginal_map_many(
     ``evidence_rows`` is an array or sparse matrix (one column for each variable, in the circuit's order, or those that
     ``columns`` names), a frame (its columns are variables), the path of a CSV file (a header of variables, or a column
     for each; ``header`` says which where the first line can be both), or an iterable of mappings or of lists. An entry
-    that is None, NaN, empty, or -1 for a discrete variable is not observed. Rows before number ``start`` are passed
-    over. ``query`` is one for all rows, or a list with one for each row; None asks for all that a row does not observe.
+    that is None, NaN, empty, or -1 for a discrete variable is not observed; :mod:`margmap.evidence` has the rest, and
+    :meth:`margmap.Variable.code` what a value means. Rows before number ``start`` are passed over. ``query`` is one for
+    all rows, or a list with one for each row; None asks for all that a row does not observe.
 
     A row that cannot be answered (evidence of probability 0, a value out of range) has a :class:`FailedRow` in its
     place. ``time_limit`` and further options are those of ``marginal_map`` and hold for each row.

@@ -49,7 +49,7 @@ _TRUTH = ("True", "true", "False", "false")
 class Variable:
     """A named variable with ``cardinality`` values 0, 1, ... (0: continuous), whose values may have names.
 
-    ``X[1]`` is the indicator of X = 1, see :mod:`margmap.expression`.
+    ``X[1]`` is the indicator of X = 1, and ``X["yes"]`` that of a state called so; see :mod:`margmap.expression`.
     """
 
     name: Name
