@@ -234,7 +234,7 @@ def random_instance(rng, circuit, *, possible=True):
     evidence = {circuit.variables[i].name: x for i, x in fixed.items()}
     for i in observed:
         v = circuit.variables[i]
-        evidence[v.name] = v.states[drawn[i]] if v.states and rng.random() < 0.5 else int(drawn[i])
+        evidence[v.name] = v.label(drawn[i])
     return [circuit.variables[i].name for i in query], evidence
 
 

@@ -97,7 +97,7 @@ def changed_weight(rng, circuit, certificate):
 def used_edges(circuit, certificate):
     """The edges below sums with a share of at least 0.01 in the probability of the state."""
     observed = {**certificate.evidence, **dict(zip(certificate.query, certificate.state, strict=True))}
-    codes, reals = circuit.evidence_codes(observed)
+    codes, reals = circuit.encoded({circuit.index(name): value for name, value in observed.items()})
     s = circuit.scaled
     value, exponent = np.zeros(circuit.num_nodes), np.zeros(circuit.num_nodes)
     forward(s, codes, reals, value, exponent)

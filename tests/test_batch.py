@@ -174,7 +174,7 @@ def test_the_most_probable_explanation_of_each_row(example):
 
 def test_networks_are_compiled_once_if_they_can_be(processes):
     network = mm.load_network(_write_network())
-    evidences = [{"a": 0}, {"b": 1}, {"a": 1, "b": 0}, {}]
+    evidences = [{"a": "x"}, {"b": "y"}, {"a": "y", "b": "x"}, {}]
     for options in ({}, {"max_edges": 3}):  # too few for the whole network, enough for a query of it
         answers = list(mm.marginal_map_many(network, ["c"], evidences, executor=processes, **options))
         for answer, evidence in zip(answers, evidences, strict=True):

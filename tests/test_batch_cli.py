@@ -17,10 +17,10 @@ from margmap.cli import app
 from margmap.cli.batch import COLUMNS
 
 CLINIC = str(Path(mm.__file__).parent / "models" / "clinic.json")
-ROWS = "fever,cough,age\nhigh,dry,adult\n2,1,0\n,,-1\nnone,none,senior\nlow,,\n"
+ROWS = "fever,cough,age\nhigh,dry,adult\n high,dry ,child\n,,-1\nnone,none,senior\nlow,,\n"
 EVIDENCE = [
     {"fever": "high", "cough": "dry", "age": "adult"},
-    {"fever": 2, "cough": 1, "age": 0},
+    {"fever": "high", "cough": "dry", "age": "child"},
     {},
     {"fever": "none", "cough": "none", "age": "senior"},
     {"fever": "low"},

@@ -240,26 +240,25 @@ class TestRefused:
 class TestVariable:
     def test_codes_and_labels(self):
         v = Variable("colour", 3, ("red", "green", "blue"))
-        assert [v.code(x) for x in ("green", 2, "0", 1.0, np.int64(2), np.float32(1))] == [1, 2, 0, 1, 2, 1]
+        assert [v.code(x) for x in ("green", " blue ", np.str_("red"))] == [1, 2, 0]
+        plain = Variable("x", 3)
+        assert [plain.code(x) for x in (2, "0", "1.0", 1.0, np.int64(2), np.float32(1))] == [2, 0, 1, 1, 2, 1]
         assert [v.label(x) for x in range(3)] == ["red", "green", "blue"]
         assert Variable("x", 3).label(np.int32(2)) == 2
         assert type(Variable("x", 3).label(np.int32(2))) is int
 
     def test_a_state_name_that_looks_like_a_number(self):
         v = Variable("n", 2, ("1", "0"))
-        assert v.code("1") == 0
-        assert v.code(1) == 1
+        assert [v.code(x) for x in ("1", 1, 1.0, "1.0", np.int8(1), np.float64(1))] == [0] * 6
 
     @pytest.mark.parametrize(
         ("value", "message"),
         [
             ("pink", "variable 'colour' has no state 'pink': its states are red, green"),
-            (2, "variable 'colour': value 2 is out of range 0 to 1"),
-            (-1, "value -1 is out of range 0 to 1"),
-            ("7", "value 7 is out of range"),
-            (0.5, "value 0.5 is not an integer"),
-            (float("nan"), "value nan is not an integer"),
-            (float("inf"), "value inf is not an integer"),
+            (1, "variable 'colour' has no state 1: its states are red, green"),
+            ("0", "variable 'colour' has no state '0': its states are red, green"),
+            (True, "no state True"),
+            (float("nan"), "no state nan"),
             (None, "variable 'colour': None is neither a number nor the name of a state"),
             (b"red", "neither a number nor the name of a state"),
         ],
@@ -271,6 +270,22 @@ class TestVariable:
     def test_no_state_names(self):
         with pytest.raises(QueryError, match="it has no state names"):
             Variable("x").code("on")
+        for value, message in [
+            (2, "variable 'x': value 2 is out of range 0 to 1"),
+            (-1, "value -1 is out of range 0 to 1"),
+            ("7", "value 7 is out of range"),
+            (0.5, "value 0.5 is not an integer"),
+            (float("nan"), "value nan is not an integer"),
+            (float("inf"), "value inf is not an integer"),
+            (True, "True is no number: write 0 to 1"),
+            (np.False_, "False is no number"),
+            ("True", "has no state 'True'"),
+            ("0_1", "has no state '0_1'"),
+            ("１", "has no state '１'"),
+            (10**5000, "out of range"),
+        ]:
+            with pytest.raises(QueryError, match=message):
+                Variable("x").code(value)
 
     def test_continuous(self):
         assert Variable("x", 0).continuous
@@ -303,8 +318,23 @@ class TestIndex:
     def test_by_name_and_by_text(self):
         parts = Parts.new()
         parts.product([parts.leaf(INDICATOR, i, [0.0]) for i in range(3)])
+        c = assemble([Variable(7), Variable("8"), Variable("x")], parts)
+        assert [c.index(name) for name in (7, "7", 7.0, np.int64(7), "8", 8, np.float32(8), "x")] == [0] * 4 + [
+            1
+        ] * 3 + [2]
+        for name in (True, "7.0", " 7", "0_7", "７", 7.5, 10**400, [7], {}):
+            with pytest.raises(QueryError, match="unknown variable"):
+                c.index(name)
+
+    def test_a_name_that_can_mean_two_variables(self):
+        parts = Parts.new()
+        parts.product([parts.leaf(INDICATOR, i, [0.0]) for i in range(3)])
         c = assemble([Variable(7), Variable("8"), Variable(8)], parts)
-        assert [c.index(name) for name in (7, "7", "8", 8, np.int64(8))] == [0, 0, 1, 2, 2]
+        for name in ("8", 8, np.int64(8), 8.0):
+            with pytest.raises(QueryError, match="can mean the variable '8' or the variable 8"):
+                c.index(name)
+        assert [c.index(variable) for variable in c.variables] == [0, 1, 2]
+        assert [c.own(name) for name in (7, "7", "8", 8)] == [0, 0, 1, 2]
 
     @pytest.mark.parametrize("name", ["X4", 1, None, 1.0, (1,)])
     def test_unknown_names_list_the_known_ones(self, name):
@@ -323,13 +353,13 @@ class TestIndex:
 class TestEvidenceCodes:
     def test_discrete_and_continuous(self):
         x, g, s = Variable("x", 3), Variable("g", 0), Variable("s", 2, ("off", "on"))
-        c = circuit_of(x[0] * gaussian(g, 0, 1) * s[1])
+        c = circuit_of(x[0] * gaussian(g, 0, 1) * s["on"])
         codes, reals = c.evidence_codes({"s": "on", "g": "1.5"})
         assert codes[[0, 2]].tolist() == [3, 1]
         assert np.isnan(reals[[0, 2]]).all()
         assert reals[1] == 1.5
 
-    @pytest.mark.parametrize("value", ["tall", np.nan, np.inf])
+    @pytest.mark.parametrize("value", ["tall", "nan", np.inf])
     def test_bad_reals(self, value):
         c = circuit_of(gaussian(Variable("g", 0), 0, 1))
         with pytest.raises(QueryError, match="variable 'g'"):

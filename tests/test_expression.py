@@ -109,11 +109,11 @@ def test_small_probabilities_keep_their_complement():
 def test_indicator_by_state_name():
     light = Variable("light", 2, ("off", "on"))
     assert circuit_of(light["on"]).param.tolist() == [1]
-    assert circuit_of(indicator(light, 0)).param.tolist() == [0]
+    assert circuit_of(indicator(light, "off")).param.tolist() == [0]
     with pytest.raises(QueryError, match="no state 'dim'"):
         light["dim"]
-    with pytest.raises(QueryError, match="out of range"):
-        light[2]
+    with pytest.raises(QueryError, match="its states are off, on"):
+        light[1]
 
 
 def test_order_of_variables():

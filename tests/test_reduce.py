@@ -224,8 +224,8 @@ def test_evidence_below_the_smallest_float():
         (["Y"], {}, "unknown variable 'Y': the circuit has X1, X2, X3"),
         (["X1"], {"Y": 0}, "unknown variable 'Y': the circuit has X1, X2, X3"),
         (["X1"], {"X2": 5}, "variable 'X2': value 5 is out of range 0 to 1"),
-        ("X1", {}, r"query='X1': give a list of variables, such as query=\['X1'\]"),
-        (3, {}, r"query=3: give a list of variables, such as query=\[3\]"),
+        ("X1", {}, r"query='X1': one text .* give a list of variables, such as query=\['X1'\]"),
+        (3, {}, r"query=3 is of type int: give a list of variables, such as query=\[3\]"),
     ],
 )
 def test_refused(query, evidence, message):

@@ -22,8 +22,9 @@ from uuid import uuid4
 import numpy as np
 
 from margmap.bayesnet.network import Network
-from margmap.circuit import Circuit, Name
+from margmap.circuit import Circuit, Name, Variable
 from margmap.errors import LimitError, MargmapError, QueryError
+from margmap.evidence import names_of
 from margmap.executors import Kept, WorkerDied, answer_of, open_executor, submit, usable_cores, workers_of
 from margmap.rows import Cells, Rows, evidence_of, read_rows
 from margmap.solve import check_limits, check_method, marginal_map
@@ -86,8 +87,9 @@ def marginal_map_many(
     ``evidence_rows`` is an array or sparse matrix (one column for each variable, in the circuit's order, or those that
     ``columns`` names), a frame (its columns are variables), the path of a CSV file (a header of variables, or a column
     for each; ``header`` says which where the first line can be both), or an iterable of mappings or of lists. An entry
-    that is None, NaN, empty, or -1 for a discrete variable is not observed. Rows before number ``start`` are passed
-    over. ``query`` is one for all rows, or a list with one for each row; None asks for all that a row does not observe.
+    that is None, NaN, empty, or -1 for a discrete variable is not observed; :mod:`margmap.evidence` has the rest, and
+    :meth:`margmap.Variable.code` what a value means. Rows before number ``start`` are passed over. ``query`` is one for
+    all rows, or a list with one for each row; None asks for all that a row does not observe.
 
     A row that cannot be answered (evidence of probability 0, a value out of range) has a :class:`FailedRow` in its
     place. ``time_limit`` and further options are those of ``marginal_map`` and hold for each row.
@@ -104,17 +106,16 @@ def marginal_map_many(
         raise QueryError("jobs and executor are both given: an executor has its own workers")
     if isinstance(start, bool) or not isinstance(start, int) or start < 0:
         raise QueryError(f"start={start!r}: give the number of the first row to answer, from 0")
-    queries = _queries(query)
-    if queries is None and query is not None:
-        circuit.query_columns(query, ())  # type: ignore[arg-type]  # one query, or it would be refused here
+    common, queries = _queries(query)
+    if common is not None:
+        circuit.query_columns(common, ())
     rows = read_rows(circuit, evidence_rows, columns, header)
     model, options = _prepared(circuit, method, options)
     if queries is not None and rows.length is not None and rows.length != len(queries):
         raise QueryError(f"{len(queries)} queries for {rows.length} rows: give one query for all, or one for each")
     if executor is not None and hasattr(executor, "get_executor"):  # a Dask client
         executor = executor.get_executor(pure=False)
-    common = None if queries is not None else query
-    job = _Job(model, rows.columns, common, method, time_limit, options)  # type: ignore[arg-type]
+    job = _Job(model, rows.columns, common, method, time_limit, options)
     return _run(job, rows, queries, start, jobs, executor)
 
 
@@ -140,14 +141,15 @@ def _prepared(
     return model, options
 
 
-def _queries(query: Any) -> Sequence[Query] | None:
-    """The queries of the rows if there is one for each; None if ``query`` is one for all."""
-    if query is None or isinstance(query, str | int) or not len(query):
-        return None
-    own = [entry is None or not isinstance(entry, str | int | np.integer) for entry in query]
+def _queries(query: Any) -> tuple[Query, Sequence[Query] | None]:
+    """The query of all rows, or the queries of the rows if there is one for each."""
+    if query is None:
+        return None, None
+    entries = names_of(query)
+    own = [entry is None or not isinstance(entry, str | int | float | np.generic | Variable) for entry in entries]
     if any(own) and not all(own):
         raise QueryError("query mixes variables and lists of them: give one list of variables, or a list for each row")
-    return query if all(own) else None
+    return (None, entries) if entries and all(own) else (entries, None)
 
 
 class _Row(NamedTuple):

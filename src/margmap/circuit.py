@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias, TypeGuard, TypeVar
+from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from margmap._jit import kernel
 from margmap.errors import QueryError, StructureError
+from margmap.evidence import cell_of, is_observed, names_of, pairs_of, plain, shortened
+from margmap.numerals import number_of, real_of
 
 if TYPE_CHECKING:
     from margmap.evaluate import Scaled
@@ -39,12 +41,15 @@ KIND_NAMES = ("indicator", "bernoulli", "categorical", "binomial", "gaussian", "
 
 MAX_CARDINALITY = 1 << 20
 
+# Texts that pandas reads as True and False.
+_TRUTH = ("True", "true", "False", "false")
+
 
 @dataclass(frozen=True, slots=True)
 class Variable:
     """A named variable with ``cardinality`` values 0, 1, ... (0: continuous), whose values may have names.
 
-    ``X[1]`` is the indicator of X = 1, see :mod:`margmap.expression`.
+    ``X[1]`` is the indicator of X = 1, and ``X["yes"]`` that of a state called so; see :mod:`margmap.expression`.
     """
 
     name: Name
@@ -71,24 +76,71 @@ class Variable:
         return self.cardinality == 0
 
     def code(self, value: Value) -> int:
-        """The number of a value given by number or by state name."""
+        """The number of the value that a user calls ``value``.
+
+        Where states have names, ``value`` is one of them: a text is that name, and a number (5, 5.0 or the text "5",
+        unless that is a name itself) is the one name that is this number. True and False are the states that are
+        called so. Where states have no names, ``value`` is the number itself, which a text may have as well.
+        """
         if self.continuous:
             raise QueryError(f"variable {self.name!r} is continuous: its values have no numbers")
-        if isinstance(value, str):
-            if value in self.states:
-                return self.states.index(value)
-            try:
-                value = int(value)
-            except ValueError:
-                known = f"its states are {', '.join(self.states)}" if self.states else "it has no state names"
-                raise QueryError(f"variable {self.name!r} has no state {value!r}: {known}") from None
-        if not _is_number(value):
-            raise QueryError(f"variable {self.name!r}: {_shortened(value)} is neither a number nor the name of a state")
-        if isinstance(value, float | np.floating) and not float(value).is_integer():
-            raise QueryError(f"variable {self.name!r}: value {value!r} is not an integer")
-        number = int(value)
+        given = plain(value)
+        if isinstance(given, str):
+            for text in (given, given.strip()):
+                if text in self.states:
+                    return self.states.index(text)
+            word = given.strip()
+            given = word.lower() == "true" if word in _TRUTH and self.states else number_of(word)
+        elif not isinstance(given, int | float):
+            raise QueryError(f"variable {self.name!r}: {shortened(value)} is neither a number nor the name of a state")
+        if given is not None and not self.states:
+            if isinstance(given, bool):
+                raise QueryError(f"variable {self.name!r}: {given} is no number: write 0 to {self.cardinality - 1}")
+            return self.numbered(given)
+        found = () if given is None else self.called(given)
+        if len(found) > 1:
+            both = " or ".join(f"the state {self.states[i]!r}" for i in found)
+            raise QueryError(f"variable {self.name!r}: {shortened(value)} can mean {both}: give its name as text")
+        if not found:
+            known = f"its states are {_listed(self.states, 40)}" if self.states else "it has no state names"
+            raise QueryError(f"variable {self.name!r} has no state {shortened(plain(value))}: {known}")
+        return found[0]
+
+    def value(self, given: Any) -> int | float | None:
+        """What evidence says about this variable: a code, or a real number; None if nothing."""
+        if not is_observed(self, given):
+            return None
+        return self.real(given) if self.continuous else self.code(given)
+
+    def called(self, value: float) -> tuple[int, ...]:
+        """The states whose names are this number; True and False are the names ``True`` and ``true`` and so on."""
+        if isinstance(value, bool):
+            return tuple(i for i, state in enumerate(self.states) if state in (str(value), str(value).lower()))
+        return _by_number(self.states).get(value, ())
+
+    def numbered(self, number: float) -> int:
+        """A number of a value as programs write it, checked."""
+        if not isinstance(number, int) and not number.is_integer():
+            raise QueryError(f"variable {self.name!r}: value {number!r} is not an integer")
         if not 0 <= number < self.cardinality:
-            raise QueryError(f"variable {self.name!r}: value {number} is out of range 0 to {self.cardinality - 1}")
+            raise QueryError(
+                f"variable {self.name!r}: value {shortened(int(number))} is out of range 0 to {self.cardinality - 1}"
+            )
+        return int(number)
+
+    def real(self, value: Value) -> float:
+        """The value of a continuous variable, given as a number or as text."""
+        given = plain(value)
+        try:
+            number = real_of(given) if isinstance(given, str) else None
+            if isinstance(given, int | float) and not isinstance(given, bool):
+                number = float(given)
+        except (ValueError, OverflowError):
+            number = None
+        if number is None:
+            raise QueryError(f"variable {self.name!r} is continuous: {shortened(value)} is not a number")
+        if not np.isfinite(number):
+            raise QueryError(f"variable {self.name!r}: evidence {value!r} is not finite")
         return number
 
     def label(self, code: int) -> int | str:
@@ -113,23 +165,51 @@ class Named:
         return tuple(variable.name for variable in self.variables)
 
     @cached_property
-    def _position(self) -> dict[Name, int]:
-        by_text: dict[Name, int] = {str(name): i for i, name in enumerate(self.names)}
-        return by_text | {name: i for i, name in enumerate(self.names)}
-
-    def index(self, name: Name) -> int:
-        """The column of the variable called ``name``; ``"3"`` finds a variable named 3 unless one is named "3"."""
-        key = int(name) if isinstance(name, np.integer) else name
-        found = self._position.get(key) if isinstance(key, (int, str)) else None
-        if found is None:
-            raise QueryError(f"unknown variable {name!r}: the {self._what} has {_listed(self.names)}")
+    def _by_text(self) -> dict[str, list[int]]:
+        found: dict[str, list[int]] = {}
+        for i, name in enumerate(self.names):
+            found.setdefault(str(name), []).append(i)
         return found
 
-    def query_columns(self, query: Sequence[Name], observed: Container[int]) -> list[int]:
+    @cached_property
+    def _by_name(self) -> dict[Name, int]:
+        return {name: i for i, name in enumerate(self.names)}
+
+    def index(self, name: Name | Variable) -> int:
+        """The column of a variable. 3 and "3" are the same name; a model that has both is asked by the Variable."""
+        if isinstance(name, Variable):
+            found = [self._by_name[name.name]] if name.name in self._by_name else []
+        else:
+            key = plain(name)
+            texts = set()
+            if isinstance(key, str | int | float) and not isinstance(key, bool):
+                texts.add(
+                    shortened(int(key), 5000)
+                    if isinstance(key, int)
+                    else str.__str__(key)
+                    if isinstance(key, str)
+                    else str(key)
+                )
+            if isinstance(key, float) and key.is_integer():  # pandas makes 3.0 of 3 in labels too
+                texts.add(str(int(key)))
+            found = sorted(column for text in texts for column in self._by_text.get(text, ()))
+        if not found:
+            raise QueryError(f"unknown variable {shortened(name)}: the {self._what} has {_listed(self.names)}")
+        if len(found) > 1:
+            both = " or ".join(f"the variable {self.names[column]!r}" for column in found)
+            raise QueryError(
+                f"variable {name!r} can mean {both}: give the Variable itself, such as variables[{found[0]}] of the "
+                f"{self._what}, or rename one of the two"
+            )
+        return found[0]
+
+    def own(self, name: Name) -> int:
+        """The column of a name that a program wrote: the very name if there is one, otherwise as :meth:`index`."""
+        return self._by_name[name] if name in self._by_name else self.index(name)
+
+    def query_columns(self, query: Iterable[Name | Variable], observed: Container[int]) -> list[int]:
         """The columns of the query variables, each asked for once and none of them observed."""
-        if isinstance(query, str | int):
-            raise QueryError(f"query={query!r}: give a list of variables, such as query=[{query!r}]")
-        columns = [self.index(name) for name in query]
+        columns = [self.index(name) for name in names_of(query)]
         seen: set[int] = set()
         for column in columns:
             if column in seen:
@@ -139,6 +219,31 @@ class Named:
                 name = self.names[column]
                 raise QueryError(f"variable {name!r} is both queried and observed: drop it from one of the two")
         return columns
+
+    def observed(self, evidence: Any, *, table: bool = False) -> dict[int, Any]:
+        """What evidence says, in any form that :mod:`margmap.evidence` knows, by the columns of its variables.
+
+        A discrete variable has the number of its value, a continuous one its value. All evidence goes through here.
+        ``table`` says that it is a row of a table, where -1 and some texts mean that nothing is observed.
+        """
+        found: dict[int, Any] = {}
+        seen: set[int] = set()
+        pairs, cells = pairs_of(evidence)
+        for name, given in pairs:
+            column = self.index(name)
+            variable = self.variables[column]
+            if column in seen:
+                raise QueryError(f"variable {variable.name!r} is observed twice, under its name and the name as text")
+            seen.add(column)
+            value = variable.value(cell_of(variable, given) if table or cells else given)
+            if value is not None:
+                found[column] = value
+        return found
+
+    def labelled(self, observed: Mapping[int, int | float]) -> dict[Any, Value]:
+        """What :meth:`observed` found, as evidence that means the same in every model with these variables."""
+        variables = {self.variables[column]: value for column, value in observed.items()}
+        return {v: value if v.continuous else v.label(int(value)) for v, value in variables.items()}
 
 
 class Circuit(Named):
@@ -237,21 +342,19 @@ class Circuit(Named):
 
         return scale(self)
 
-    def evidence_codes(self, evidence: Mapping[Name, Value]) -> tuple[IntArray, FloatArray]:
+    def evidence_codes(self, evidence: Any) -> tuple[IntArray, FloatArray]:
         """One row of codes (cardinality where nothing is observed) and one of real values (NaN likewise)."""
+        return self.encoded(self.observed(evidence))
+
+    def encoded(self, observed: Mapping[int, int | float]) -> tuple[IntArray, FloatArray]:
+        """The same of what :meth:`observed` found."""
         codes = self.cardinality.copy()
         reals = np.full(len(self.variables), np.nan)
-        seen: set[int] = set()
-        for name, value in evidence.items():
-            column = self.index(name)
-            variable = self.variables[column]
-            if column in seen:
-                raise QueryError(f"variable {variable.name!r} is observed twice, under its name and the name as text")
-            seen.add(column)
-            if variable.continuous:
-                reals[column] = _real(variable, value)
+        for column, value in observed.items():
+            if self.variables[column].continuous:
+                reals[column] = value
             else:
-                codes[column] = variable.code(value)
+                codes[column] = value
         return codes, reals
 
 
@@ -326,7 +429,7 @@ def _variables(given: Iterable[Variable]) -> tuple[Variable, ...]:
     except TypeError:
         variables = None
     if variables is None or not all(isinstance(v, Variable) for v in variables):
-        raise StructureError(f"variables must be a list of Variable, not {_shortened(given)}")
+        raise StructureError(f"variables must be a list of Variable, not {shortened(given)}")
     return variables
 
 
@@ -344,30 +447,20 @@ def _frozen(name: str, given: ArrayLike, dtype: type[S]) -> NDArray[S]:
         fits = not whole or array.dtype == dtype or bool((result == array).all())
     if not fits:
         what = "integers that fit its type" if whole else "numbers"
-        raise StructureError(f"{name} must be a list or an array of {what}, not {_shortened(given)}")
+        raise StructureError(f"{name} must be a list or an array of {what}, not {shortened(given)}")
     result.setflags(write=False)
     return result
 
 
-def _shortened(value: object, most: int = 60) -> str:
-    text = repr(value)
-    return text if len(text) <= most else f"{text[:most]}..."
-
-
-def _is_number(value: object) -> TypeGuard[int | float]:
-    return isinstance(value, int | float | np.integer | np.floating | np.bool_)
-
-
-def _real(variable: Variable, value: Value) -> float:
-    try:
-        number = float(value) if isinstance(value, str) or _is_number(value) else None
-    except (ValueError, OverflowError):
-        number = None
-    if number is None:
-        raise QueryError(f"variable {variable.name!r} is continuous: {_shortened(value)} is not a number")
-    if not np.isfinite(number):
-        raise QueryError(f"variable {variable.name!r}: evidence {value!r} is not finite")
-    return number
+@lru_cache(maxsize=4096)
+def _by_number(states: tuple[str, ...]) -> dict[int | float, tuple[int, ...]]:
+    """The states whose names are numbers, by that number."""
+    found: dict[int | float, tuple[int, ...]] = {}
+    for i, state in enumerate(states):
+        number = number_of(state)
+        if number is not None and number == number:
+            found[number] = (*found.get(number, ()), i)
+    return found
 
 
 def first_repeat(items: Iterable[T]) -> T:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from margmap.errors import FormatError, MissingExtraError, QueryError
+from margmap.numerals import real_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -112,7 +113,7 @@ def read_trace(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
             numbers: dict[str, Any] = dict(row)
             for name in _NEEDED:
                 try:
-                    numbers[name] = float(row[name])
+                    numbers[name] = real_of(row[name])
                 except ValueError:
                     message = f"{row[name]!r} in column {name!r} is not a number"
                     raise FormatError(message, path=path, line=reader.line_num) from None

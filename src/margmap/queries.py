@@ -36,21 +36,22 @@ def log_likelihood(circuit: Circuit, rows: ArrayLike) -> FloatArray:
 def log_marginal(circuit: Circuit, evidence: Evidence | None = None) -> float:
     """log p(evidence), every other variable summed out; -inf where the evidence is impossible."""
     require_tractable(circuit)
-    codes, reals = circuit.evidence_codes(evidence or {})
+    codes, reals = circuit.evidence_codes(evidence)
     return log_value(circuit, codes, reals)
 
 
 def log_conditional(circuit: Circuit, target: Evidence, evidence: Evidence | None = None) -> float:
     """log p(target | evidence)."""
-    evidence = evidence or {}
-    observed = {circuit.index(name) for name in evidence}
-    for name in target:
-        if circuit.index(name) in observed:
+    require_tractable(circuit)
+    asked, observed = circuit.observed(target), circuit.observed(evidence)
+    for column in asked:
+        if column in observed:
+            name = circuit.names[column]
             raise QueryError(f"variable {name!r} is both asked for and observed: drop it from one of the two")
-    given = log_marginal(circuit, evidence)
+    given = log_value(circuit, *circuit.encoded(observed))
     if given == -np.inf:
         raise _impossible()
-    return log_marginal(circuit, {**evidence, **target}) - given
+    return log_value(circuit, *circuit.encoded(observed | asked)) - given
 
 
 def posteriors(circuit: Circuit, evidence: Evidence | None = None) -> dict[Name, FloatArray]:
@@ -59,15 +60,14 @@ def posteriors(circuit: Circuit, evidence: Evidence | None = None) -> dict[Name,
     A continuous variable gets its posterior mean and standard deviation; an observed one is left out.
     """
     require_tractable(circuit)
-    evidence = evidence or {}
-    codes, reals = circuit.evidence_codes(evidence)
+    observed = circuit.observed(evidence)
+    codes, reals = circuit.encoded(observed)
     s = circuit.scaled
     value, exponent = _forward(circuit, codes, reals)
     flow = flows(s, value, exponent)
     first = np.zeros(len(circuit.variables) + 1, dtype=np.int64)
     np.cumsum([v.cardinality or 2 for v in circuit.variables], out=first[1:])
     mass = _leaf_posteriors(s, flow, first)
-    observed = {circuit.index(name) for name in evidence}
     mentioned = circuit.mentioned
     answer: dict[Name, FloatArray] = {}
     for i, variable in enumerate(circuit.variables):
@@ -85,7 +85,7 @@ def sample(circuit: Circuit, n: int, evidence: Evidence | None = None, seed: int
     require_tractable(circuit)
     if n < 0:
         raise QueryError(f"cannot draw {n} samples")
-    codes, reals = circuit.evidence_codes(evidence or {})
+    codes, reals = circuit.evidence_codes(evidence)
     value, exponent = _forward(circuit, codes, reals)
     rng = np.random.default_rng(seed)
     drawn, real = np.tile(codes, (n, 1)), np.tile(reals, (n, 1))

@@ -51,9 +51,9 @@ class Reduced:
         return int(self.flat.child.size)
 
 
-def resolve_query(circuit: Circuit, query: Sequence[Name] | None, evidence: Mapping[Name, Value]) -> list[int]:
+def resolve_query(circuit: Circuit, query: Sequence[Name] | None, evidence: Mapping[Name, Value] | None) -> list[int]:
     """The columns of the query variables, refusing what cannot be asked; None asks for all that is not observed."""
-    observed = {circuit.index(name) for name in evidence}
+    observed = circuit.observed(evidence).keys()
     mentioned = circuit.mentioned
     if query is None:
         return [i for i in sorted(mentioned - observed) if not circuit.variables[i].continuous]
@@ -70,7 +70,6 @@ def resolve_query(circuit: Circuit, query: Sequence[Name] | None, evidence: Mapp
 def reduce(circuit: Circuit, query: Sequence[Name] | None, evidence: Mapping[Name, Value] | None = None) -> Reduced:
     """The circuit over the query variables that is left of ``circuit`` under ``evidence``."""
     require_tractable(circuit)
-    evidence = evidence or {}
     columns = resolve_query(circuit, query, evidence)
     codes, reals = circuit.evidence_codes(evidence)
     return reduce_codes(circuit, columns, codes, reals)

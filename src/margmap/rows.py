@@ -1,12 +1,12 @@
 """Many rows of evidence: arrays, frames, sparse matrices, CSV files or mappings, one row at a time.
 
-An entry that is missing is not observed: None, NaN, an empty cell, and -1 for a discrete variable.
+An entry that is missing is not observed: None, NaN, an empty cell, and -1 for a discrete variable; see
+:mod:`margmap.evidence`.
 """
 
 from __future__ import annotations
 
 import csv
-import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from os import PathLike
@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 
 from margmap.circuit import Name, Named, Value, Variable
 from margmap.errors import FormatError, QueryError
+from margmap.evidence import cell_of, is_frame, is_series, names_of
 from margmap.io.files import stream_lines
+from margmap.numerals import number_of
 
 Cells: TypeAlias = "Mapping[Name, Any] | NDArray[Any] | Sequence[Any]"
 
@@ -47,9 +49,10 @@ def read_rows(model: Named, given: Any, columns: Sequence[Name] | None = None, h
         return _csv(model, Path(given), named, header)
     if isinstance(given, Mapping):
         raise QueryError("evidence_rows is one mapping: give a list of rows, or use marginal_map for one row")
-    if hasattr(given, "columns") and hasattr(given, "to_numpy"):
-        names = [int(label) if isinstance(label, np.integer) else label for label in given.columns]
-        named = _columns(model, names) if named is None else named
+    if is_series(given):
+        raise QueryError("evidence_rows is one Series: give a frame of rows, or use marginal_map for one row")
+    if is_frame(given):
+        named = _columns(model, given.columns) if named is None else named
         given = given.to_numpy()
     if hasattr(given, "tocsr"):
         matrix = given.tocsr()
@@ -68,59 +71,24 @@ def read_rows(model: Named, given: Any, columns: Sequence[Name] | None = None, h
     return Rows(_all(model) if named is None else named, iter(given), length)
 
 
-def evidence_of(model: Named, columns: Sequence[int], cells: Any) -> dict[Name, Value]:
-    """What a row observes, by name."""
-    evidence: dict[Name, Value] = {}
-    if isinstance(cells, Mapping):
-        for name, cell in cells.items():
-            value = _value(model.variables[model.index(name)], cell)
-            if value is not None:
-                evidence[name] = value
-        return evidence
+def evidence_of(model: Named, columns: Sequence[int], cells: Any) -> dict[Any, Value]:
+    """What a row observes."""
+    if isinstance(cells, Mapping) or is_series(cells) or is_frame(cells):
+        return model.labelled(model.observed(cells, table=True))
     if isinstance(cells, str) or not isinstance(cells, Sequence | np.ndarray):
         raise QueryError(f"a row is of type {type(cells).__name__}: give a mapping, or a value for each column")
     if len(cells) != len(columns):
         raise QueryError(f"the row has {len(cells)} values for {len(columns)} columns")
-    for column, cell in zip(columns, cells.tolist() if isinstance(cells, np.ndarray) else cells, strict=True):
-        variable = model.variables[column]
-        value = _value(variable, cell)
-        if value is not None:
-            evidence[variable.name] = value
-    return evidence
-
-
-def _value(variable: Variable, cell: Any) -> Value | None:
-    """What a cell says, as :func:`margmap.marginal_map` takes it; None if it says nothing."""
-    if isinstance(cell, str):
-        text = cell.strip()
-        if text in variable.states:
-            return text
-        number = _number(text)
-        if number is None:
-            return text  # which is refused where the variable is known, with what its states are
-        cell = number
-    if cell is None or type(cell).__name__ == "NAType" or cell != cell:  # pandas' NA cannot even be compared
-        return None
-    return None if not variable.continuous and isinstance(cell, int | float | np.number) and cell == -1 else cell
-
-
-def _number(text: str) -> float | None:
-    try:
-        if "_" in text:  # float() would take 1_0 for 10
-            return None
-        return float(text) if text else math.nan
-    except ValueError:
-        return None
+    row = {model.variables[column]: cell for column, cell in zip(columns, cells, strict=True)}
+    return model.labelled(model.observed(row, table=True))
 
 
 def _all(model: Named) -> tuple[int, ...]:
     return tuple(range(len(model.variables)))
 
 
-def _columns(model: Named, names: Sequence[Name]) -> tuple[int, ...]:
-    if isinstance(names, str):
-        raise QueryError(f"columns={names!r}: give a list of variables")
-    return tuple(model.query_columns(names, ())) if len(names) else ()
+def _columns(model: Named, names: Iterable[Name]) -> tuple[int, ...]:
+    return tuple(model.query_columns(names_of(names, "columns"), ()))
 
 
 def _sized(model: Named, named: tuple[int, ...] | None, shape: tuple[int, ...], cells: Iterator[Cells]) -> Rows:
@@ -133,46 +101,62 @@ def _sized(model: Named, named: tuple[int, ...] | None, shape: tuple[int, ...], 
 
 def _csv(model: Named, path: Path, named: tuple[int, ...] | None, header: bool | None) -> Rows:
     lines = _parsed(path)
-    first = next(lines, None)
-    if first is None:
+    blank = 0
+    first: list[str] = []
+    for first in lines:
+        if not _is_blank(first):
+            break
+        blank += 1
+    else:
         raise FormatError("the file has no rows", path=path)
     if header is None and named is None:
         header = _is_header(model, first, path)
+    # In a file of one column an empty line is an empty cell; in others it is no row.
+    one = len(first) == 1
+    rest = (cells or [""] for cells in lines) if one else (cells for cells in lines if not _is_blank(cells))
     if header:
         try:
-            found = _columns(model, [cell.strip() for cell in first])
+            found = _columns(model, _header(model, first))
         except QueryError as error:
-            raise FormatError(f"the header does not fit: {error}", path=path, line=1) from None
-        return Rows(found if named is None else named, lines, None)
+            raise FormatError(f"the header does not fit: {error}", path=path, line=1 + blank) from None
+        return Rows(found if named is None else named, rest, None)
     columns = _all(model) if named is None else named
     if len(first) != len(columns):
         raise FormatError(
             f"{len(first)} cells and no header for the {len(columns)} variables of the {model._what}: "
             "write their names in the first line",
             path=path,
-            line=1,
+            line=1 + blank,
         )
-    return Rows(columns, chain((first,), lines), None)
+    return Rows(columns, chain(([""] for _ in range(blank if one else 0)), (first,), rest), None)
 
 
 def _parsed(path: Path) -> Iterator[list[str]]:
-    """The cells of each line that has any."""
+    """The cells of each line."""
     reader = csv.reader(stream_lines(path), strict=True)
     try:
-        for cells in reader:
-            if len(cells) > 1 or (cells and cells[0].strip()):
-                yield cells
+        yield from reader
     except csv.Error as error:
         raise FormatError(f"not comma-separated values: {error}", path=path, line=reader.line_num) from None
+
+
+def _is_blank(cells: Sequence[str]) -> bool:
+    return not cells or (len(cells) == 1 and not cells[0].strip())
+
+
+def _header(model: Named, cells: Sequence[str]) -> list[str]:
+    """The names in a first line, without the spaces around them that are not theirs."""
+    names = {str(name) for name in model.names}
+    return [cell if cell in names else cell.strip() for cell in cells]
 
 
 def _is_header(model: Named, cells: Sequence[str], path: Path) -> bool:
     """Whether the first line of a file has names; a file that leaves it open is refused."""
     names = {str(name) for name in model.names}
-    texts = [cell.strip() for cell in cells]
+    texts = _header(model, cells)
     known = [text in names for text in texts]
     header = all(known) and len(set(texts)) == len(texts)
-    data = len(texts) == len(model.variables) and all(map(_is_value, model.variables, texts))
+    data = len(cells) == len(model.variables) and all(map(_is_value, model.variables, cells))
     if header and data:
         raise FormatError(
             "the first line can be names and can be values: say which with --header or --no-header (header=)",
@@ -180,13 +164,12 @@ def _is_header(model: Named, cells: Sequence[str], path: Path) -> bool:
             line=1,
         )
     # A header that is wrong in a name is still one: as values it would be wrong too.
-    return header or (not data and any(known) and any(_number(text) is None for text in texts))
+    return header or (not data and any(known) and any(number_of(text.strip() or "nan") is None for text in texts))
 
 
 def _is_value(variable: Variable, text: str) -> bool:
-    if text in variable.states:
-        return True
-    number = _number(text)
-    if number is None or variable.continuous:
-        return number is not None
-    return math.isnan(number) or number in range(-1, variable.cardinality)
+    try:
+        variable.value(cell_of(variable, text))
+    except QueryError:
+        return False
+    return True

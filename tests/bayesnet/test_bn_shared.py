@@ -31,9 +31,9 @@ def test_marginals_are_those_of_variable_elimination(shared, name):
         seen = rng.permutation(n)[: max(1, n // 8)].tolist()
         evidence = {v: int(row[v]) for v in seen}
         asked = [int(v) for v in rng.permutation([v for v in range(n) if v not in seen])[:3]]
-        posterior = mm.posteriors(circuit, {network.names[v]: x for v, x in evidence.items()})
+        posterior = mm.posteriors(circuit, network.labelled(evidence))
         total = plain.eliminate(cardinality, network.factors, evidence)
-        log_p = mm.log_marginal(circuit, {network.names[v]: x for v, x in evidence.items()})
+        log_p = mm.log_marginal(circuit, network.labelled(evidence))
         assert log_p == pytest.approx(math.log(total), abs=1e-10)
         for v in asked:
             table = plain.eliminate(cardinality, network.factors, evidence, (v,))
@@ -53,7 +53,7 @@ def test_marginal_map_is_that_of_enumeration(shared, name):
         query, seen = order[: min(6, round(0.3 * n) + 1)], order[-max(1, n // 10) :]
         evidence = {v: int(row[v]) for v in seen}
         best = plain.best_states(cardinality, network.factors, query, evidence)[0][0]
-        names, given = [network.names[v] for v in query], {network.names[v]: x for v, x in evidence.items()}
+        names, given = [network.names[v] for v in query], network.labelled(evidence)
         for model in (circuit, network):
             result = mm.marginal_map(model, names, given)
             assert result.status == "optimal"

@@ -161,7 +161,8 @@ GOOD = {"query": ["a"], "evidence": {"b": 1}, "proportions": [0.5, 0.3, 0.2], "e
     ("data", "message"),
     [
         ("{", "line 1.*not JSON"),
-        ("[" * 100_000, "not a file of instances"),
+        ("[" * 100_000, "nested too deeply"),
+        ('{"model": "x", "seed": NaN}', "NaN is not JSON"),
         ('{"model": "x", "model": "y"}', "'model' is given twice"),
         ([], "not a file of instances"),
         ({"dataset": "x", "instances": [GOOD]}, '"model"'),

@@ -20,6 +20,7 @@ from margmap.bayesnet.network import MAX_SCOPE, MAX_TABLE, FactorError, Network,
 from margmap.circuit import FloatArray, Variable
 from margmap.errors import FormatError, StructureError
 from margmap.io.scan import shorten
+from margmap.numerals import is_plain, number_of
 
 _TOKEN = re.compile(
     r"""(?://[^\n]*|/\*.*?\*/|\s)+
@@ -205,8 +206,8 @@ class _Reader:
             found = list(map(float, part))
         except ValueError:
             found = []
-        if len(found) != len(part) or any("_" in token for token in part):
-            place = next(i for i in range(begun, end) if self.tokens[i] != "," and not _is_number(self.tokens[i]))
+        if len(found) != len(part) or not is_plain("".join(part)):
+            place = next(i for i in range(begun, end) if self.tokens[i] != "," and number_of(self.tokens[i]) is None)
             self.fail(f"{what} has something that is no number:", place)
         if len(found) != count:
             self.fail(f"{what} has {len(found)} numbers, but needs {count}:", begun)
@@ -278,11 +279,3 @@ class _Reader:
     def fail(self, message: str, index: int) -> NoReturn:
         token = shorten(self.tokens[index]) if index < len(self.tokens) else "the end of the file"
         raise FormatError(f"{message} {token!r}", path=self.path, line=self.line(index))
-
-
-def _is_number(token: str) -> bool:
-    try:
-        float(token)
-    except ValueError:
-        return False
-    return "_" not in token

@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import ArrayLike
 
-from margmap.circuit import FloatArray, Name, Named, Value, Variable, first_repeat
+from margmap.circuit import FloatArray, Name, Named, Variable, first_repeat
 from margmap.errors import QueryError, StructureError
 
 Kind: TypeAlias = Literal["bayes", "markov"]
@@ -85,17 +85,7 @@ class Network(Named):
             raise QueryError("a Markov network has no parents: its factors are not directed")
         return tuple(self.variables[column].name for column in self.factors[self.index(name)].scope[:-1])
 
-    def observed(self, evidence: Mapping[Name, Value] | None) -> dict[int, int]:
-        """Evidence as columns and numbers of values."""
-        codes: dict[int, int] = {}
-        for name, value in (evidence or {}).items():
-            column = self.index(name)
-            if column in codes:
-                raise QueryError(f"variable {self.names[column]!r} is observed twice, under its name and as text")
-            codes[column] = self.variables[column].code(value)
-        return codes
-
-    def asked(self, query: Sequence[Name] | None, observed: Mapping[int, int]) -> list[int]:
+    def asked(self, query: Sequence[Name] | None, observed: Mapping[int, Any]) -> list[int]:
         """The columns of the query, refusing what cannot be asked; None asks for all that is not observed."""
         if query is None:
             return [i for i in range(len(self.variables)) if i not in observed]

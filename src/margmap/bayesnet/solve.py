@@ -101,6 +101,7 @@ def _solve(
         raise QueryError(f"max_edges={max_edges!r}: give a positive whole number")
     observed = network.observed(evidence)
     asked = network.asked(query, observed)
+    known = network.labelled(observed)
 
     def eliminate(plan: Prediction) -> Result:
         limits.allow(_bytes(plan, problem))
@@ -109,7 +110,8 @@ def _solve(
 
     if method == "elimination" and k > 1:
         raise QueryError("method 'elimination' finds one state only: for more use auto, which compiles a circuit")
-    names = [network.names[column] for column in asked]
+    wanted: list[Any] = [network.variables[column] for column in asked]
+    names = wanted
     method = method if asked or method != "elimination" else "auto"  # nothing to find the maximum of
     plan = fallback = None
     if method in ("auto", "elimination") and k == 1 and asked:
@@ -141,12 +143,12 @@ def _solve(
     if fallback is not None:
         deadline = min(deadline, begun + 1.0 + SECONDS_PER_ENTRY * fallback.entries)
     elif not asked and not observed:
-        names = list(network.names[:1])
+        names = list(network.variables[:1])
     if plan is not None:
         limits.allow(plan.memory)
 
     def compiling(stop: LongArray) -> Circuit:
-        return compile_network(network, names, evidence, max_edges=limit, on_progress=_watch(stop), plan=plan)
+        return compile_network(network, names, known, max_edges=limit, on_progress=_watch(stop), plan=plan)
 
     try:
         compiled = limits.run(compiling, wait=False)
@@ -157,8 +159,7 @@ def _solve(
     spent = limits.clock() - begun
     left = None if deadline == np.inf else max(deadline - limits.clock(), 1e-3)
     memory = max(1, int(limits.memory_left())) if limits.holds_memory else None
-    wanted = [network.names[column] for column in asked]
-    result = marginal_map(compiled, wanted, evidence, method, left, k=k, gap=gap, memory_limit=memory, **rest)
+    result = marginal_map(compiled, wanted, known, method, left, k=k, gap=gap, memory_limit=memory, **rest)
     if fallback is not None and result.status not in ("optimal", "interrupted"):
         # With no time left, or too many digits, what the frontier found still holds.
         with suppress(LimitError, Stopped):

@@ -125,14 +125,10 @@ def write(path: str | os.PathLike[str], file: InstanceFile) -> None:
 def read(path: str | os.PathLike[str]) -> InstanceFile:
     """Read what :func:`write` wrote."""
     from margmap.io.files import read_lines
+    from margmap.io.scan import parse_json
 
     path = Path(path)
-    try:
-        data = json.loads("\n".join(read_lines(path)), object_pairs_hook=_distinct)
-    except json.JSONDecodeError as error:
-        raise FormatError(f"not JSON: {error.msg} (column {error.colno})", path=path, line=error.lineno) from None
-    except (RecursionError, ValueError) as error:
-        raise FormatError(f"not a file of instances: {error}", path=path) from None
+    data = parse_json(read_lines(path), path)
     if not isinstance(data, dict):
         raise FormatError('not a file of instances: expected {"model": ..., "instances": [...]}', path=path)
     for field in ("dataset", "model"):
@@ -264,11 +260,14 @@ def _evidence(
     circuit: Circuit, columns: list[int], rng: np.random.Generator, rows: NDArray[Any] | None
 ) -> tuple[list[float], str]:
     """Values for the columns, of nonzero probability together, and where they are from."""
-    from margmap.queries import log_marginal, sample
+    from margmap.queries import log_value, sample
 
     def possible(values: Sequence[float]) -> bool:
-        given = {circuit.names[column]: value for column, value in zip(columns, values, strict=True)}
-        return log_marginal(circuit, given) > -math.inf
+        given = {}
+        for column, value in zip(columns, values, strict=True):
+            variable = circuit.variables[column]
+            given[column] = variable.real(value) if variable.continuous else variable.numbered(value)
+        return log_value(circuit, *circuit.encoded(given)) > -math.inf
 
     if rows is not None:
         for row in rng.permutation(rows.shape[0])[:TRIES].tolist():
@@ -299,14 +298,6 @@ def _lines(file: InstanceFile) -> Iterator[str]:
     for index, instance in enumerate(file.instances):
         yield json.dumps(instance._asdict(), allow_nan=False) + ("," if index < last else "")
     yield "]}"
-
-
-def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"{next(name for name in names if names.count(name) > 1)!r} is given twice")
-    return found
 
 
 def _instance(entry: object, index: int, path: Path) -> Instance:

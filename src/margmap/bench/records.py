@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from margmap.errors import FormatError
+from margmap.numerals import real_of
 
 
 class Run(NamedTuple):
@@ -124,7 +125,8 @@ def _run(data: Any, path: object, line: int) -> Run:
         try:
             if isinstance(value, bool) or not isinstance(value, (int, float, str)):
                 raise ValueError
-            given = float(value)  # "-inf" is how margmap's JSON has minus infinity
+            # "-inf" is how margmap's JSON has minus infinity.
+            given = real_of(value) if isinstance(value, str) else float(value)
         except ValueError:
             raise FormatError(f'not the record of a run: "{field}" must be a number', path=path, line=line) from None
         return None if math.isnan(given) else given

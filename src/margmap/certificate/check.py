@@ -137,11 +137,12 @@ def verify(
 
 
 def problem_of(
-    circuit: Circuit, query: Sequence[Name], evidence: Mapping[Name, Value], state: Sequence[int]
+    circuit: Circuit, query: Sequence[Name], evidence: Mapping[Name, int | float], state: Sequence[int]
 ) -> Problem:
-    """Fold the evidence and the hidden variables in and evaluate the state."""
-    codes, reals = circuit.evidence_codes(evidence)
-    columns = circuit.query_columns(list(query), {circuit.index(name) for name in evidence})
+    """Fold the evidence and the hidden variables in and evaluate the state; values are numbers, as a certificate's."""
+    observed = _observed(circuit, evidence)
+    codes, reals = circuit.encoded(observed)
+    columns = circuit.query_columns([circuit.variables[circuit.own(name)] for name in query], observed)
     arrays, scope = prepare(circuit)
     for column in columns:
         if circuit.variables[column].continuous or column not in scope:
@@ -151,7 +152,7 @@ def problem_of(
     cardinality = circuit.cardinality[columns]
     upper = fold(arrays, codes, reals, position, cardinality)
     for column, code in zip(columns, state, strict=True):
-        codes[column] = circuit.variables[column].code(code)
+        codes[column] = circuit.variables[column].numbered(code)
     low, high = enclose(arrays, codes, reals)
     if not (np.isfinite((low[0], high[0], upper.scale[0])).all() and np.isfinite(upper.weight).all()):
         raise StructureError("a parameter of the circuit is beyond what the checker can compute with")
@@ -175,15 +176,25 @@ def room_for(upper: Upper, numbers: int) -> int:
     return 1_000_000 + 10 * (upper.child.size + numbers)
 
 
+def _observed(circuit: Circuit, evidence: Mapping[Name, int | float]) -> dict[int, int | float]:
+    """The evidence of a certificate, by column: numbers of values, and the values of continuous variables."""
+    found: dict[int, int | float] = {}
+    for name, value in evidence.items():
+        column = circuit.own(name)
+        variable = circuit.variables[column]
+        if column in found:
+            raise QueryError(f"variable {variable.name!r} is observed twice")
+        found[column] = variable.real(value) if variable.continuous else variable.numbered(value)
+    return found
+
+
 def _check_question(
     circuit: Circuit, certificate: Certificate, query: Sequence[Name] | None, evidence: Mapping[Name, Value] | None
 ) -> None:
-    if query is not None and set(circuit.query_columns(query, ())) != set(map(circuit.index, certificate.query)):
+    if query is not None and set(circuit.query_columns(query, ())) != set(map(circuit.own, certificate.query)):
         raise Refused("the certificate is about another query")
-    if evidence is not None:
-        (codes, reals), (other_codes, other_reals) = map(circuit.evidence_codes, (evidence, certificate.evidence))
-        if not (np.array_equal(codes, other_codes) and np.array_equal(reals, other_reals, equal_nan=True)):
-            raise Refused("the certificate is about other evidence")
+    if evidence is not None and circuit.observed(evidence) != _observed(circuit, certificate.evidence):
+        raise Refused("the certificate is about other evidence")
 
 
 def _check_numbers(certificate: Certificate) -> None:

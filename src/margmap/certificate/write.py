@@ -65,7 +65,6 @@ def certify(
     if isinstance(circuit, Network):
         raise QueryError("a certificate is about a circuit: convert the network first (margmap convert, or compile)")
     work, max_vectors = Work(checked_count("max_work", max_work)), max(1, checked_count("max_vectors", max_vectors))
-    evidence = evidence or {}
     check_limits(gap=gap)
     if result is None:
         result = marginal_map(circuit, query, evidence, gap=gap)
@@ -75,14 +74,12 @@ def certify(
         raise QueryError("no state to certify: the solver was stopped before it had one")
     gap = min(max(gap, TOLERANCE), MOST_LOG)
     names = list(result.state)
-    if query is not None and {circuit.index(name) for name in query} != {circuit.index(name) for name in names}:
+    if query is not None and set(circuit.query_columns(query, ())) != set(map(circuit.own, names)):
         raise QueryError("result= is the answer to another query")
-    state = [circuit.variables[circuit.index(name)].code(value) for name, value in result.state.items()]
-    problem = problem_of(circuit, names, evidence, state)
+    state = [circuit.variables[circuit.own(name)].code(value) for name, value in result.state.items()]
+    known = {circuit.names[column]: value for column, value in circuit.observed(evidence).items()}
+    problem = problem_of(circuit, names, known, state)
     upper, log_lower = problem.upper, log_of(problem.low, False)
-    codes, reals = circuit.evidence_codes(evidence)
-    columns = [circuit.index(name) for name in evidence]
-    known = {circuit.names[c]: float(reals[c]) if circuit.variables[c].continuous else int(codes[c]) for c in columns}
     tokens: list[int] = []
     covers: list[Cover] = []
     log_upper = log_of(upper.scale, True)

@@ -856,7 +856,7 @@ def _uai_instance(
     if (evid is not None and observed) or (query_file is not None and asked is not None):
         raise typer.BadParameter("the query, or the evidence, is given twice: as an option and as a file")
     if evid is not None:
-        observed = {network.names[v]: x for v, x in uai.read_evidence(evid, network).items()}
+        observed = network.labelled(uai.read_evidence(evid, network))
     if query_file is not None:
         asked = [network.names[v] for v in uai.read_query(query_file, network)]
     return asked, observed

@@ -7,13 +7,15 @@ import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated, NoReturn, ParamSpec
+from typing import Annotated, Any, NoReturn, ParamSpec, get_args, get_type_hints
 
 import typer
+from typer.core import TyperCommand
 
 from margmap._interrupts import INTERRUPTED, came, catching
 from margmap.cli.output import complain
 from margmap.errors import MargmapError
+from margmap.numerals import is_plain
 
 #: Exit codes: 0 is for "optimal" or "done", typer itself uses 2 for wrong usage, and after Ctrl-C it is INTERRUPTED.
 UNEXPECTED, BAD_INPUT, STOPPED, BROKEN_PIPE = 1, 2, 3, 141
@@ -36,9 +38,27 @@ def command_of(app: typer.Typer) -> Callable[[Callable[P, None]], Callable[P, No
     """What makes a function a command of ``app`` whose every failure is one line on stderr and an exit code."""
 
     def register(function: Callable[P, None]) -> Callable[P, None]:
-        return app.command(name=function.__name__)(_guarded(function))
+        return app.command(name=function.__name__, cls=_class_for(function))(_guarded(function))
 
     return register
+
+
+def _class_for(function: Callable[..., None]) -> type[TyperCommand]:
+    """A command that reads the numbers among its options with ASCII digits only, as all of margmap does."""
+    types = {name: {kind, *get_args(kind)} for name, kind in get_type_hints(function).items()}
+    numbers = {name for name, kinds in types.items() if kinds & {int, float}}
+
+    class Command(TyperCommand):
+        def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+            given = self.make_parser(ctx).parse_args(args=list(args))[0]
+            param: Any
+            for param in self.params:
+                text = given.get(param.name)
+                if param.name in numbers and isinstance(text, str) and not is_plain(text):
+                    raise typer.BadParameter(f"{text!r} is not a number: write digits 0 to 9", ctx=ctx, param=param)
+            return super().parse_args(ctx, args)
+
+    return Command
 
 
 def _guarded(function: Callable[P, None]) -> Callable[P, None]:

@@ -15,6 +15,7 @@ from margmap.cli.base import STOPPED, Json, command_of
 from margmap.cli.inputs import parse_bytes, parse_options, read_rows
 from margmap.cli.output import print_json, printable, spinner
 from margmap.errors import QueryError
+from margmap.numerals import real_of
 
 if TYPE_CHECKING:
     from margmap.bench.instances import Proportions
@@ -195,7 +196,7 @@ def _make(folder: Path) -> None:
 
 def _proportions(text: str) -> Proportions:
     try:
-        query, evidence, hidden = (float(part) / 100 for part in text.split("/"))
+        query, evidence, hidden = (real_of(part) / 100 for part in text.split("/"))
     except ValueError:
         raise QueryError(f"--proportions {text!r}: give three percentages, such as 30/30/40") from None
     return query, evidence, hidden

@@ -5,12 +5,13 @@ from __future__ import annotations
 import inspect
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from margmap.errors import FormatError, QueryError
+from margmap.numerals import real_of, whole_of
 
 if TYPE_CHECKING:
     from margmap.circuit import FloatArray, Name, Value
@@ -32,7 +33,7 @@ def parse_evidence(option: str, texts: Sequence[str]) -> dict[Name, Value]:
                     f"{option} {text!r}: {part.strip()!r} is not of the form variable=value; write 1=0,4=1, "
                     "or use --instance where a name has '=' or ',' in it"
                 )
-            pairs.append((_name(option, text, name), value.strip()))
+            pairs.append((_name(option, text, name), value))
     return dict(_distinct(pairs, option))
 
 
@@ -80,29 +81,37 @@ def read_instance(path: Path, index: int | None) -> tuple[list[Name] | None, dic
     query, evidence = instance.get("query"), instance.get("evidence", {})
     if query is not None and not (isinstance(query, list) and all(type(name) in (int, str) for name in query)):
         raise FormatError('"query" must be a list of variables', path=path)
-    if not isinstance(evidence, dict) or not all(type(x) in (int, float, str) for x in evidence.values()):
+    if not isinstance(evidence, dict) or any(isinstance(x, list | dict) for x in evidence.values()):
         raise FormatError('"evidence" must be an object from variables to numbers or state names', path=path)
     return query, dict(evidence.items())
 
 
 def read_rows(path: Path) -> FloatArray:
-    """A matrix from a file of comma-separated numbers, gzipped or not; an empty cell is a missing value."""
+    """A matrix from a file of comma-separated numbers, gzipped or not; an empty cell is a missing value.
+
+    So is an empty line where there is one column; where there are several it is no row.
+    """
     import numpy as np
 
     from margmap.io.files import read_lines
 
     lines = read_lines(path)
+    if not lines[-1]:  # the end of the last line begins no other
+        del lines[-1]
     try:
         rows: FloatArray = np.loadtxt(lines, delimiter=",", ndmin=2, comments=None)
     except ValueError:
+        rows = np.zeros((0, 0))
+    if rows.shape[1] < 2 and len(rows) < len(lines):
         rows = np.array(_scan_rows(lines, path))  # slower, but allows empty cells and knows the line of an error
     return rows
 
 
-def _scan_rows(lines: Iterable[str], path: Path) -> list[list[float]]:
+def _scan_rows(lines: Sequence[str], path: Path) -> list[list[float]]:
     rows: list[list[float]] = []
+    one = not any("," in line for line in lines)
     for number, line in enumerate(lines, 1):
-        if not line.strip():
+        if not line.strip() and not one:
             continue
         row = [_cell(cell.strip(), path, number) for cell in line.split(",")]
         if rows and len(row) != len(rows[0]):
@@ -113,9 +122,7 @@ def _scan_rows(lines: Iterable[str], path: Path) -> list[list[float]]:
 
 def _cell(text: str, path: Path, line: int) -> float:
     try:
-        if "_" in text:  # float() would take 1_0 for 10
-            raise ValueError
-        return float(text) if text else math.nan
+        return real_of(text) if text else math.nan
     except ValueError:
         shown = text if len(text) <= 40 else text[:40] + "..."
         raise FormatError(
@@ -147,13 +154,13 @@ def _option(name: str, text: str, annotation: str) -> bool | int | float | str:
         if text.lower() not in ("true", "false"):
             raise QueryError(f"--option {name}={text}: write true or false")
         return text.lower() == "true"
-    number = float if "float" in types else int if "int" in types else None
+    number: Callable[[str], float] | None = real_of if "float" in types else whole_of if "int" in types else None
     if number is None:
         return text
     try:
         return number(text)
     except ValueError:
-        what = "a whole number" if number is int else "a number"
+        what = "a whole number" if number is whole_of else "a number"
         raise QueryError(f"--option {name}={text}: write {what}") from None
 
 

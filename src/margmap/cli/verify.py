@@ -80,7 +80,7 @@ def run_verify(
         size = {"vectors": certificate.vectors, "seconds": seconds}
         print_json({**verdict.to_dict(), "query": list(certificate.query), **size})
     elif verdict.accepted:
-        seen = {circuit.variables[circuit.index(name)]: value for name, value in certificate.evidence.items()}
+        seen = {circuit.variables[circuit.own(name)]: value for name, value in certificate.evidence.items()}
         given = {v.name: value if v.continuous else v.label(int(value)) for v, value in seen.items()}
         _print_proven(verdict, given, seconds)
     if not verdict.accepted:

@@ -16,6 +16,7 @@ import numpy as np
 
 from margmap.circuit import Circuit, Parts, Variable, assemble, first_repeat
 from margmap.errors import FormatError
+from margmap.numerals import is_plain
 
 MAX_VARIABLE = 2**31 - 1
 
@@ -68,8 +69,8 @@ def parse_json(lines: Sequence[str], path: Path) -> Any:
 def check_characters(lines: Sequence[str], path: Path, comment: str | None = "c") -> None:
     """Refuse what ``int()`` and ``float()`` would let pass: ``1_000`` and digits of other scripts."""
     for number, line in enumerate(lines, 1):
-        if (not line.isascii() or "_" in line) and line.split()[:1] != [comment]:
-            odd = next(x for x in line if not x.isascii() or x == "_")
+        if not is_plain(line) and line.split()[:1] != [comment]:
+            odd = next(x for x in line if not is_plain(x))
             raise FormatError(f"unexpected character {odd!r}", path=path, line=number)
 
 

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from margmap.circuit import Name, Variable, first_repeat
 from margmap.errors import DataError
+from margmap.numerals import is_plain
 
 Codes: TypeAlias = NDArray[np.uint8]
 
@@ -107,7 +108,7 @@ def _codes(data: Any, what: str) -> tuple[list[Name] | None, dict[int, tuple[str
         if array.dtype != object:
             raise DataError(message)
         try:
-            array = array.astype(np.float64)
+            array = _floats(array)
         except (TypeError, ValueError, OverflowError):
             raise DataError(message) from None
     return names, states, _small(array, names, what)
@@ -134,6 +135,13 @@ def _small(array: NDArray[Any], names: list[Name] | None, what: str) -> Codes:
     return np.ascontiguousarray(array.astype(np.uint8))
 
 
+def _floats(objects: NDArray[Any]) -> NDArray[np.float64]:
+    """Objects as numbers, texts among them read as everywhere in margmap."""
+    if not all(is_plain(entry) for entry in objects.flat if isinstance(entry, str)):
+        raise ValueError("a text is not a number")
+    return objects.astype(np.float64)
+
+
 def _frame_column(column: Any, name: Name, what: str) -> tuple[NDArray[Any], tuple[str, ...]]:
     """A column's numbers, or the numbers of its labels, which count in the order of the category or of the alphabet."""
     if bool(column.isna().any()):
@@ -148,7 +156,7 @@ def _frame_column(column: Any, name: Name, what: str) -> tuple[NDArray[Any], tup
             return values, ()
         if not all(isinstance(value, str) for value in values.tolist()):
             try:
-                return values.astype(np.float64), ()
+                return _floats(values), ()
             except (TypeError, ValueError, OverflowError):
                 raise DataError(f"{what}, column {name}: its entries are neither numbers nor text") from None
         labels = tuple(sorted(set(values.tolist())))

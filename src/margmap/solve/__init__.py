@@ -102,7 +102,7 @@ def marginal_map(
         )
     with limits.catching_interrupts(), limits.not_counting_compilation():
         try:
-            return _solve(circuit, query, evidence or {}, method, limits, k, shared, options, begun)
+            return _solve(circuit, query, evidence, method, limits, k, shared, options, begun)
         except Stopped as stopped:  # before there was a state
             return without_state(stopped.status, method, time.perf_counter() - begun - limits.compiling)
 
@@ -110,7 +110,7 @@ def marginal_map(
 def _solve(
     circuit: Circuit,
     query: Sequence[Name] | None,
-    evidence: Mapping[Name, Value],
+    evidence: Mapping[Name, Value] | None,
     name: str,
     limits: Limits,
     k: int,

@@ -63,7 +63,6 @@ def approximate(
             raise QueryError(f"method {method!r} has no option {option!r}: it takes {', '.join(known) or 'none'}")
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise QueryError(f"{option}={number!r}: give a whole number of at least 1")
-    evidence = evidence or {}
     limits = Limits()
     with limits.not_counting_compilation():
         require_tractable(circuit)
