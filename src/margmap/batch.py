@@ -25,6 +25,7 @@ from margmap.bayesnet.network import Network
 from margmap.circuit import Circuit, Name
 from margmap.errors import LimitError, MargmapError, QueryError
 from margmap.executors import Kept, WorkerDied, answer_of, open_executor, submit, usable_cores, workers_of
+from margmap.interop import as_model
 from margmap.rows import Cells, Rows, evidence_of, read_rows
 from margmap.solve import check_limits, check_method, marginal_map
 from margmap.solve.result import Limits, Result
@@ -68,7 +69,7 @@ Answer: TypeAlias = Result | FailedRow
 
 
 def marginal_map_many(
-    circuit: Circuit | Network,
+    model: object,
     query: Sequence[Name] | Sequence[Query] | None,
     evidence_rows: Any,
     method: str = "auto",
@@ -83,6 +84,7 @@ def marginal_map_many(
 ) -> Iterator[Answer]:
     """The answers of :func:`margmap.marginal_map` for many rows of evidence, in order, as they become known.
 
+    ``model`` is what ``marginal_map`` takes.
     ``evidence_rows`` is an array or sparse matrix (one column for each variable, in the circuit's order, or those that
     ``columns`` names), a frame (its columns are variables), the path of a CSV file (a header of variables, or a column
     for each; ``header`` says which where the first line can be both), or an iterable of mappings or of lists. An entry
@@ -104,7 +106,7 @@ def marginal_map_many(
         raise QueryError("jobs and executor are both given: an executor has its own workers")
     if isinstance(start, bool) or not isinstance(start, int) or start < 0:
         raise QueryError(f"start={start!r}: give the number of the first row to answer, from 0")
-    model, options = _prepared(circuit, method, options)
+    model, options = _prepared(as_model(model), method, options)
     queries = _queries(query)
     if queries is None and query is not None:
         model.query_columns(query, ())  # type: ignore[arg-type]  # one query, or it would be refused here

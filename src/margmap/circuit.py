@@ -122,7 +122,7 @@ class Named:
         key = int(name) if isinstance(name, np.integer) else name
         found = self._position.get(key) if isinstance(key, (int, str)) else None
         if found is None:
-            raise QueryError(f"unknown variable {name!r}: the {self._what} has {_listed(self.names)}")
+            raise QueryError(f"unknown variable {name!r}: the {self._what} has {listed(self.names)}")
         return found
 
     def query_columns(self, query: Sequence[Name], observed: Container[int]) -> list[int]:
@@ -376,7 +376,8 @@ def first_repeat(items: Iterable[T]) -> T:
     return next(item for item in items if item in seen or seen.add(item))  # type: ignore[func-returns-value]
 
 
-def _listed(names: Sequence[Name], most: int = 8) -> str:
+def listed(names: Sequence[Name], most: int = 8) -> str:
+    """Names in a sentence, those in the middle left out if there are many."""
     if not names:
         return "no variables"
     if len(names) <= most:

@@ -18,6 +18,7 @@ from margmap.certificate.fold import Upper, enclose, fold, prepare
 from margmap.certificate.numbers import MOST_LOG, TINY, Pair, exp_pair, less, log_of, over
 from margmap.circuit import Circuit, FloatArray, IntArray, Name, Value
 from margmap.errors import QueryError, StructureError
+from margmap.interop import as_circuit
 
 if TYPE_CHECKING:
     from margmap.certificate.format import Certificate
@@ -89,8 +90,7 @@ def verify(
     The claim is about the query and the evidence written in the certificate; where ``query`` or ``evidence`` are given
     it must be about those. A check that would take more than ``max_work`` multiplications is refused.
     """
-    if not isinstance(circuit, Circuit):
-        raise QueryError("a certificate is about a circuit: load the circuit that the network was converted to")
+    circuit = as_circuit(circuit, "a certificate is about")
     state: dict[Name, int | str] = {}
     low, high = -math.inf, math.inf
     try:

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from margmap._jit import kernel
-from margmap.bayesnet.network import Network
 from margmap.certificate.blocks import (
     JOIN,
     Candidates,
@@ -29,8 +28,9 @@ from margmap.certificate.check import problem_of, room_for, threshold_of
 from margmap.certificate.fold import Upper
 from margmap.certificate.format import Certificate
 from margmap.certificate.numbers import UNIT, Pair, less, log_of, times
-from margmap.circuit import INDICATOR, PRODUCT, Circuit, FloatArray, Name, Value
+from margmap.circuit import INDICATOR, PRODUCT, FloatArray, Name, Value
 from margmap.errors import LimitError, QueryError
+from margmap.interop import as_circuit
 from margmap.solve import marginal_map
 from margmap.solve.result import TOLERANCE, Result
 
@@ -45,7 +45,7 @@ AT_ONCE = 1 << 12
 
 
 def certify(
-    circuit: Circuit | Network,
+    circuit: object,
     query: Sequence[Name] | None = None,
     evidence: Mapping[Name, Value] | None = None,
     *,
@@ -60,8 +60,7 @@ def certify(
     bound at most ``gap`` nats above the state. If that takes blocks of more than ``max_vectors`` vectors, or more than
     ``max_work`` multiplications, a LimitError says so.
     """
-    if isinstance(circuit, Network):
-        raise QueryError("a certificate is about a circuit: convert the network first (margmap convert, or compile)")
+    circuit = as_circuit(circuit, "a certificate is about")
     evidence = evidence or {}
     if result is None:
         result = marginal_map(circuit, query, evidence, gap=gap)

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 from margmap.circuit import Circuit
 from margmap.errors import FormatError, StructureError
+from margmap.interop import as_circuit
 from margmap.io import ac, jpc, native, psdd, spn
 from margmap.io import vtree as vtree_file
 from margmap.io.files import read_lines, write_lines
@@ -82,9 +83,10 @@ def save(value: Circuit | Vtree, path: File, format: str | None = None) -> None:
     place = Path(path)
     name = _choose(place, format)
     chosen = _BY_NAME[name]
+    value = value if isinstance(value, Vtree) else as_circuit(value, "what a file can hold is")
     if not isinstance(value, chosen.holds):
         hint = "save margmap.vtree_of(circuit)" if name == "vtree" else "a vtree is saved as .vtree"
-        what = "circuit" if isinstance(value, Circuit) else type(value).__name__.lower()
+        what = "circuit" if isinstance(value, Circuit) else "vtree"
         raise FormatError(f"a {what} cannot be written as {name}: {hint}", path=place)
     try:
         write_lines(place, chosen.write(value))

@@ -11,9 +11,11 @@ from typing import Any
 import numpy as np
 
 from margmap._jit import kernel
+from margmap.bayesnet.inference import compile_for
 from margmap.circuit import SUM, Circuit, IntArray, LongArray, Name, Value
 from margmap.errors import QueryError
 from margmap.flat import LEAF, Flat, Runner, to_the_end
+from margmap.interop import as_model
 from margmap.queries import log_value
 from margmap.reduce import Reduced, reduce_codes, resolve_query
 from margmap.solve.bounds import output_bounds
@@ -38,10 +40,12 @@ class Approximation:
 
 
 def approximate(
-    circuit: Circuit,
-    query: Sequence[Name] | None,
+    model: object,
+    query: Sequence[Name] | None = None,
     evidence: Mapping[Name, Value] | None = None,
     method: str = "k_best_tree",
+    *,
+    max_edges: int | None = None,
     **options: Any,
 ) -> Approximation:
     """A state of ``query`` that is likely given ``evidence``, with its exact value and no claim that it is the best.
@@ -51,6 +55,8 @@ def approximate(
     - ``argmax_product``: at each sum the best of its children's states, judged by the sum as a whole.
     - ``k_best_tree``: the states of the ``k`` largest terms, scored; the best of them.
     - ``beam``: from those, all changes of one variable, the ``k`` best kept, until nothing better is found.
+
+    A network is compiled for this query first, to at most ``max_edges`` edges.
     """
     begun = time.perf_counter()
     if method not in APPROXIMATIONS:
@@ -62,9 +68,10 @@ def approximate(
             raise QueryError(f"method {method!r} has no option {option!r}: it takes {', '.join(known) or 'none'}")
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise QueryError(f"{option}={number!r}: give a whole number of at least 1")
-    evidence = evidence or {}
+    model, evidence = as_model(model), evidence or {}
     limits = Limits()
     with limits.not_counting_compilation():
+        circuit = model if isinstance(model, Circuit) else compile_for(model, query, evidence, max_edges)
         require_tractable(circuit)
         columns = resolve_query(circuit, query, evidence)
         codes, reals = circuit.evidence_codes(evidence)
