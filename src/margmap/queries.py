@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import Any, Literal, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +26,11 @@ from margmap.circuit import (
 from margmap.errors import ImpossibleEvidenceError, LimitError, MissingExtraError, QueryError
 from margmap.evaluate import Scaled, edge_share, flows, forward, log_values
 from margmap.interop import as_model
-from margmap.rows import evidence_of
-from margmap.rows import read_rows as _read_rows
+from margmap.rows import evidence_of, read_rows
 from margmap.structure import require_tractable
+
+if TYPE_CHECKING:
+    from margmap.bayesnet.network import Network
 
 Evidence = Mapping[Name, Value]
 
@@ -120,17 +122,11 @@ def log_marginal(model: object, evidence: Evidence | None = None, *, max_edges: 
     """log p(evidence), every other variable summed out; -inf where the evidence is impossible.
 
     A network is compiled once and kept if its circuit is small; otherwise its variables are eliminated for this
-    evidence, within the tables that a circuit of ``max_edges`` edges may take.
+    evidence, within the tables that a circuit of ``max_edges`` edges may take. For a Markov network p is the product of
+    its factors, not normalised: without evidence this is the log of its partition function.
     """
     model = as_model(model)
-    if isinstance(model, Circuit):
-        require_tractable(model)
-        return log_value(model, *model.evidence_codes(_given(evidence)))
-    from margmap.bayesnet.inference import kept_circuit, log_evidence
-
-    observed = model.observed(_given(evidence))
-    circuit = kept_circuit(model, max_edges)
-    return log_evidence(model, observed, max_edges) if circuit is None else log_marginal(circuit, evidence)
+    return _log_p(model, _row(model, evidence), max_edges)
 
 
 def log_conditional(
@@ -138,15 +134,16 @@ def log_conditional(
 ) -> float:
     """log p(target | evidence). Networks as in :func:`log_marginal`."""
     model = as_model(model)
-    evidence = _given(evidence)
-    observed = {model.index(name) for name in evidence}
-    for name in target:
-        if model.index(name) in observed:
-            raise QueryError(f"variable {name!r} is both asked for and observed: drop it from one of the two")
-    given = log_marginal(model, evidence, max_edges=max_edges)
+    asked, seen = _row(model, target), _row(model, evidence)
+    for column in np.flatnonzero(asked.observed & seen.observed):
+        name = model.names[column]
+        raise QueryError(f"variable {name!r} is both asked for and observed: drop it from one of the two")
+    given = _log_p(model, seen, max_edges)
     if given == -np.inf:
         raise _impossible()
-    return log_marginal(model, {**evidence, **target}, max_edges=max_edges) - given
+    codes = np.where(asked.observed, asked.codes, seen.codes)
+    reals = np.where(asked.observed, asked.reals, seen.reals)
+    return _log_p(model, _Row(codes, reals, asked.observed | seen.observed), max_edges) - given
 
 
 def posteriors(model: object, evidence: Evidence | None = None, *, max_edges: int | None = None) -> Posteriors:
@@ -156,15 +153,15 @@ def posteriors(model: object, evidence: Evidence | None = None, *, max_edges: in
     that no leaf of the circuit mentions. Networks as in :func:`log_marginal`.
     """
     model = as_model(model)
+    row = _row(model, evidence)
     if isinstance(model, Circuit):
-        return _circuit_posteriors(model, _given(evidence))
+        return _circuit_posteriors(model, row)
     from margmap.bayesnet.inference import kept_circuit, posterior_arrays
 
-    observed = model.observed(_given(evidence))
     circuit = kept_circuit(model, max_edges)
     if circuit is not None:
-        return _circuit_posteriors(circuit, _given(evidence))
-    found = posterior_arrays(model, observed, max_edges)
+        return _circuit_posteriors(circuit, row)
+    found = posterior_arrays(model, row.known(), max_edges)
     return Posteriors([model.variables[column] for column in found], list(found.values()))
 
 
@@ -212,17 +209,48 @@ def sample(
         rng = np.random.default_rng(seed)
     except (TypeError, ValueError):
         raise QueryError(f"seed={seed!r}: give a whole number from 0, or None") from None
+    row = _row(model, evidence)
     if isinstance(model, Circuit):
-        drawn = _sample_circuit(model, int(n), _given(evidence), rng)
+        drawn = _sample_circuit(model, int(n), row, rng)
     else:
         from margmap.bayesnet.inference import draw
 
-        drawn = draw(model, int(n), model.observed(_given(evidence)), rng, max_edges)
+        drawn = draw(model, int(n), row.known(), rng, max_edges)
     return _frame(model.variables, drawn) if as_frame else drawn
 
 
-def _given(evidence: Evidence | None) -> Evidence:
-    return {} if evidence is None else evidence
+class _Row(NamedTuple):
+    """Evidence on a model: a code for each variable, its cardinality where nothing is known, and likewise reals."""
+
+    codes: IntArray
+    reals: FloatArray
+    observed: NDArray[np.bool_]
+
+    def known(self) -> dict[int, int]:
+        """The observed columns of a network and their codes."""
+        return {int(column): int(self.codes[column]) for column in np.flatnonzero(self.observed)}
+
+
+def _row(model: Circuit | Network, evidence: Evidence | None) -> _Row:
+    evidence = {} if evidence is None else evidence
+    cardinality = np.array([v.cardinality for v in model.variables], dtype=np.int32)
+    if isinstance(model, Circuit):
+        codes, reals = model.evidence_codes(evidence)
+    else:
+        codes, reals = cardinality.copy(), np.full(len(model.variables), np.nan)
+        for column, code in model.observed(evidence).items():
+            codes[column] = code
+    return _Row(codes, reals, (codes != cardinality) | ~np.isnan(reals))
+
+
+def _log_p(model: Circuit | Network, row: _Row, max_edges: int | None) -> float:
+    if isinstance(model, Circuit):
+        require_tractable(model)
+        return log_value(model, row.codes, row.reals)
+    from margmap.bayesnet.inference import kept_circuit, log_evidence
+
+    circuit = kept_circuit(model, max_edges)
+    return log_evidence(model, row.known(), max_edges) if circuit is None else log_value(circuit, row.codes, row.reals)
 
 
 def _log_values(circuit: Circuit, codes: IntArray, reals: FloatArray) -> FloatArray:
@@ -232,26 +260,24 @@ def _log_values(circuit: Circuit, codes: IntArray, reals: FloatArray) -> FloatAr
     return out
 
 
-def _circuit_posteriors(circuit: Circuit, evidence: Evidence) -> Posteriors:
+def _circuit_posteriors(circuit: Circuit, row: _Row) -> Posteriors:
     require_tractable(circuit)
-    codes, reals = circuit.evidence_codes(evidence)
     s = circuit.scaled
-    value, log_scale = _forward(circuit, codes, reals)
+    value, log_scale = _forward(circuit, row.codes, row.reals)
     flow = flows(s, value, log_scale)
     first = np.zeros(len(circuit.variables) + 1, dtype=np.int64)
     np.cumsum([v.cardinality or 2 for v in circuit.variables], out=first[1:])
     mass = _leaf_posteriors(s, flow, first)
-    observed = (codes != circuit.cardinality) | ~np.isnan(reals)
-    columns = [i for i in sorted(circuit.mentioned) if not observed[i]]
+    columns = [i for i in sorted(circuit.mentioned) if not row.observed[i]]
     for i in columns:
         if circuit.variables[i].continuous:
             mass[first[i] + 1] = np.sqrt(mass[first[i] + 1])
     return Posteriors([circuit.variables[i] for i in columns], [mass[first[i] : first[i + 1]] for i in columns])
 
 
-def _sample_circuit(circuit: Circuit, n: int, evidence: Evidence, rng: np.random.Generator) -> NDArray[Any]:
+def _sample_circuit(circuit: Circuit, n: int, row: _Row, rng: np.random.Generator) -> NDArray[Any]:
     require_tractable(circuit)
-    codes, reals = circuit.evidence_codes(evidence)
+    codes, reals, _ = row
     value, log_scale = _forward(circuit, codes, reals)
     drawn, real = np.tile(codes, (n, 1)), np.tile(reals, (n, 1))
     # A variable no leaf mentions has no distribution to draw from; its column says "missing".
@@ -311,7 +337,7 @@ def _encode_frame(model: Named, frame: Any) -> tuple[IntArray, FloatArray]:
     """The same for a frame: each different entry of a column is understood once, as evidence is."""
     if not hasattr(frame, "columns"):
         frame = frame.to_frame().T
-    columns = _read_rows(model, frame).columns
+    columns = read_rows(model, frame).columns
     cardinality = np.array([v.cardinality for v in model.variables], dtype=np.int32)
     codes = np.tile(cardinality[:, None], (1, len(frame)))
     reals = np.full((len(cardinality), len(frame) if (cardinality == 0).any() else 0), np.nan)

@@ -111,8 +111,9 @@ def compile(
     normalised: ``log_marginal(circuit)`` is the log of its partition function.
 
     The network may be a model of pgmpy. ``max_edges`` limits the circuit; before the work begins, the tables to work
-    through are compared with four times as much. ``on_progress(done, total)`` is called after each table with entries done and in all. ``plan`` is what
-    :func:`predict` found for the same arguments, so that the order is not looked for again.
+    through are compared with four times as much. ``on_progress(done, total)`` is called after each table with entries
+    done and in all. ``plan`` is what :func:`predict` found for the same arguments, so that the order is not looked for
+    again.
     """
     network, limit = as_network(network), checked_limit(max_edges)
     problem, asked, observed = _problem(network, query, evidence)

@@ -29,7 +29,7 @@ from margmap.bayesnet.compile import (
 from margmap.bayesnet.compile import compile as compile_network
 from margmap.bayesnet.network import Network
 from margmap.bayesnet.relevance import Problem
-from margmap.circuit import Circuit, FloatArray, IntArray, LongArray, Name, Value
+from margmap.circuit import Circuit, FloatArray, IntArray, LongArray
 from margmap.errors import ImpossibleEvidenceError, LimitError
 
 #: A network with at most this many table entries is compiled once and kept, and at most so many networks at a time.
@@ -56,15 +56,6 @@ def kept_circuit(network: Network, max_edges: int | None) -> Circuit | None:
             _kept.pop(next(iter(_kept)), None)
         _kept[network] = circuit
     return circuit if circuit is None or circuit.num_edges <= limit else None
-
-
-def compile_for(
-    network: Network, query: Sequence[Name] | None, evidence: Mapping[Name, Value], max_edges: int | None
-) -> Circuit:
-    """The circuit for one question, also where nothing is asked or observed."""
-    if query is not None and len(query) == 0 and not evidence:
-        query = network.names[:1]
-    return compile_network(network, query, evidence, max_edges=max_edges)
 
 
 def log_evidence(network: Network, observed: Mapping[int, int], max_edges: int | None = None) -> float:

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 
 from margmap._jit import kernel
-from margmap.bayesnet.inference import compile_for
+from margmap.bayesnet.compile import compile as compile_network
+from margmap.bayesnet.network import Network
 from margmap.circuit import SUM, Circuit, IntArray, LongArray, Name, Value
 from margmap.errors import QueryError
 from margmap.flat import LEAF, Flat, Runner, to_the_end
@@ -68,10 +69,13 @@ def approximate(
             raise QueryError(f"method {method!r} has no option {option!r}: it takes {', '.join(known) or 'none'}")
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise QueryError(f"{option}={number!r}: give a whole number of at least 1")
-    model, evidence = as_model(model), evidence or {}
+    model, evidence = as_model(model), {} if evidence is None else evidence
     limits = Limits()
     with limits.not_counting_compilation():
-        circuit = model if isinstance(model, Circuit) else compile_for(model, query, evidence, max_edges)
+        if isinstance(model, Circuit):
+            circuit = model
+        else:
+            circuit, query, evidence = _compiled(model, query, evidence, max_edges)
         require_tractable(circuit)
         columns = resolve_query(circuit, query, evidence)
         codes, reals = circuit.evidence_codes(evidence)
@@ -83,6 +87,18 @@ def approximate(
     named = {variable.name: variable.label(x) for variable, x in zip(variables, state.tolist(), strict=True)}
     seconds = time.perf_counter() - begun - limits.compiling
     return Approximation(named, log_prob, log_prob - reduced.log_scale, method, seconds)
+
+
+def _compiled(
+    network: Network, query: Sequence[Name] | None, evidence: Mapping[Name, Value], max_edges: int | None
+) -> tuple[Circuit, list[Name], dict[Name, Value]]:
+    """The circuit for one question, and the question as this circuit understands it."""
+    observed = network.observed(evidence)
+    asked: list[Name] = [network.names[column] for column in network.asked(query, observed)]
+    known: dict[Name, Value] = {network.names[v]: network.variables[v].label(x) for v, x in observed.items()}
+    # A circuit has at least one variable, also if nothing is asked or observed.
+    included = asked if asked or known else network.names[:1]
+    return compile_network(network, included, known, max_edges=max_edges), asked, known
 
 
 def best_tree(reduced: Reduced, *, run: Runner = to_the_end) -> IntArray:
