@@ -52,6 +52,12 @@ class Variable:
     states: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        # Texts and numbers of numpy become plain ones, so that no answer has them.
+        name = int(self.name) if isinstance(self.name, np.integer) else self.name
+        object.__setattr__(self, "name", str(name) if isinstance(name, str) else name)
+        if isinstance(self.cardinality, np.integer):
+            object.__setattr__(self, "cardinality", int(self.cardinality))
+        object.__setattr__(self, "states", tuple(map(str, self.states)))
         if isinstance(self.name, bool) or not isinstance(self.name, int | str):
             raise StructureError(f"a variable's name is a string or an integer, not {self.name!r}")
         if not 0 <= self.cardinality <= MAX_CARDINALITY:

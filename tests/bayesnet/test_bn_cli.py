@@ -63,7 +63,8 @@ def test_other_commands_compile(net, tmp_path):
 
 
 def test_max_edges(net):
-    assert "max_edges=2" in run("marginal", net, "--max-edges", "2", code=2).stderr
+    for words in (("marginal", net, "--posteriors"), ("sample", net, "-e", "cough=yes"), ("approximate", net)):
+        assert "max_edges=2" in run(*words, "--max-edges", "2", code=2).stderr
 
 
 def test_uai_files(tmp_path):
