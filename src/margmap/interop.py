@@ -60,9 +60,9 @@ def as_network(model: object) -> Network:
 def _reader(model: object) -> Callable[[Any], Network] | None:
     """What reads a model of another library; None if it comes from none that is known."""
     for base in type(model).__mro__:
-        home = LIBRARIES.get(base.__module__.partition(".")[0])
-        if home is not None:
-            read: Callable[[Any], Network] = getattr(import_module(home[0]), home[1])
+        package = base.__module__.partition(".")[0]
+        if package in LIBRARIES:
+            read: Callable[[Any], Network] = getattr(import_module(LIBRARIES[package][0]), LIBRARIES[package][1])
             return read
     return None
 

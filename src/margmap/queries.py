@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
 
 import numpy as np
@@ -114,7 +113,7 @@ def log_likelihood(model: object, rows: Any, *, max_edges: int | None = None) ->
             circuit = kept_circuit(model, max_edges) or compile_network(model, max_edges=max_edges)
         except LimitError as error:
             raise LimitError(f"rows with missing entries need a circuit, but {error}; or ask log_marginal") from None
-        out[~complete] = _log_values(circuit, np.ascontiguousarray(codes[:, ~complete]), reals[:, ~complete])
+        out[~complete] = _log_values(circuit, np.ascontiguousarray(codes[:, ~complete]), reals)
     return out
 
 
@@ -290,7 +289,7 @@ def _sample_circuit(circuit: Circuit, n: int, row: _Row, rng: np.random.Generato
 def _frame(variables: Sequence[Variable], drawn: NDArray[Any]) -> Any:
     """Rows as a pandas frame with the names of variables and states."""
     try:
-        pandas = import_module("pandas")
+        import pandas
     except ImportError:
         raise MissingExtraError("as_frame=True needs pandas, which is not installed: pip install pandas") from None
     columns: dict[Name, Any] = {}
