@@ -57,9 +57,13 @@ class Variable:
         object.__setattr__(self, "name", str(name) if isinstance(name, str) else name)
         if isinstance(self.cardinality, np.integer):
             object.__setattr__(self, "cardinality", int(self.cardinality))
+        if isinstance(self.states, str) or not isinstance(self.states, Iterable):
+            raise StructureError(f"variable {self.name!r}: states must be a list of names, not {self.states!r}")
         object.__setattr__(self, "states", tuple(map(str, self.states)))
         if isinstance(self.name, bool) or not isinstance(self.name, int | str):
             raise StructureError(f"a variable's name is a string or an integer, not {self.name!r}")
+        if isinstance(self.cardinality, bool) or not isinstance(self.cardinality, int):
+            raise StructureError(f"variable {self.name!r}: cardinality {self.cardinality!r} is not a whole number")
         if not 0 <= self.cardinality <= MAX_CARDINALITY:
             raise StructureError(
                 f"variable {self.name!r}: cardinality {self.cardinality} is not in 0 (continuous) to {MAX_CARDINALITY}"

@@ -218,7 +218,7 @@ def check_limits(
 
 def check_method(method: str, k: int, options: Mapping[str, Any]) -> None:
     """Refuse a method that does not exist or does not know its options."""
-    if method != "auto" and method not in METHODS:
+    if not isinstance(method, str) or (method != "auto" and method not in METHODS):
         raise QueryError(f"unknown method {method!r}: choose auto, {', '.join(METHODS)}")
     known = [] if method == "auto" else list(inspect.signature(_solver(method)).parameters)[2:]
     if k > 1 and method != "auto" and "k" not in known:

@@ -60,7 +60,7 @@ def approximate(
     A network is compiled for this query first, to at most ``max_edges`` edges.
     """
     begun = time.perf_counter()
-    if method not in APPROXIMATIONS:
+    if not isinstance(method, str) or method not in APPROXIMATIONS:
         raise QueryError(f"unknown method {method!r}: choose {', '.join(APPROXIMATIONS)}")
     function = APPROXIMATIONS[method]
     known = [name for name in inspect.signature(function).parameters if name == "k"]
