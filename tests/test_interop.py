@@ -138,7 +138,7 @@ class Fitted:
         (np.zeros((2, 3)), "type numpy.ndarray is no model: .*learn a circuit"),
         ([[0, 1]], "learn a circuit"),
         (None, "type NoneType is no model: give a Circuit, a Network or a model of pgmpy"),
-        (SKY[0], "margmap.circuit_of"),
+        (SKY["clear"], "margmap.circuit_of"),
         (Fitted(), r"has its circuit in .circuit_"),
         (mm.Circuit, "this is a class"),
     ],
