@@ -290,6 +290,13 @@ def test_solve_without_a_query_is_mpe() -> None:
     assert len(Run("solve", CLINIC, "-e", "season=winter,age=senior", "--json").json["state"]) == 10
 
 
+def test_without_a_query_continuous_variables_must_be_observed(mixed: Path) -> None:
+    for command in ("solve", "approximate"):
+        refused(command, mixed, naming=["observe the continuous t", "--query"])
+        assert list(Run(command, mixed, "-e", "t=1.5", "--json").json["state"]) == ["a"]
+        assert list(Run(command, mixed, "-q", "a", "--json").json["state"]) == ["a"]
+
+
 def test_approximate() -> None:
     run = Run("approximate", CLINIC, "-q", "illness,course", "-e", "season=winter", "-m", "beam", "-k", "3")
     assert run.code == 0

@@ -109,7 +109,7 @@ class TestTinyNumbers:
         expected = [2000 * math.log(1e-3), 2000 * math.log1p(-1e-3)]
         assert log_likelihood(c, [ones, zeros]) == pytest.approx(expected, rel=1e-12)
         assert log_marginal(c, dict.fromkeys(range(2000), 1)) == pytest.approx(expected[0], rel=1e-12)
-        assert posteriors(c, dict.fromkeys(range(1999), 1))[1999] == pytest.approx([0.999, 1e-3], rel=1e-9)
+        assert posteriors(c, dict.fromkeys(range(1999), 1)).array(1999) == pytest.approx([0.999, 1e-3], rel=1e-9)
         assert sample(c, 2, dict.fromkeys(range(2000), 1), seed=0).tolist() == [[1] * 2000] * 2
 
     def test_a_mixture_below_the_smallest_float(self):
@@ -124,7 +124,7 @@ class TestTinyNumbers:
         evidence = dict.fromkeys(range(2000), 1)
         left, right = math.log(0.9) + 2000 * math.log(1e-3), math.log(0.1) + 2000 * math.log(1.001e-3)
         assert log_marginal(c, evidence) == pytest.approx(np.logaddexp(left, right), rel=1e-12)
-        assert posteriors(c, evidence)[2000][1] == pytest.approx(1 / (1 + math.exp(left - right)), rel=1e-8)
+        assert posteriors(c, evidence).array(2000)[1] == pytest.approx(1 / (1 + math.exp(left - right)), rel=1e-8)
         drawn = sample(c, 4000, evidence, seed=1)[:, 2000].mean()
         assert drawn == pytest.approx(1 / (1 + math.exp(left - right)), abs=0.04)
 
@@ -139,7 +139,7 @@ class TestTinyNumbers:
             [math.log(0.5), low + math.log(0.2), low + 1 + math.log(0.9), low + 1], rel=1e-12
         )
         assert log_conditional(c, {"b": 1}, {"a": 2}) == pytest.approx(math.log(0.9), rel=1e-9)
-        assert posteriors(c, {"a": 1})["b"] == pytest.approx([0.8, 0.2])
+        assert posteriors(c, {"a": 1}).array("b") == pytest.approx([0.8, 0.2])
 
     @pytest.mark.parametrize("shift", [-800.0, 800.0, -1e6, 1e6])
     def test_all_weights_far_from_one(self, shift):
@@ -151,7 +151,7 @@ class TestTinyNumbers:
         assert log_likelihood(c, [[0], [1], [-1]]) == pytest.approx(
             [shift, shift + 1, shift + math.log1p(math.e)], rel=1e-12
         )
-        assert posteriors(c)["a"] == pytest.approx(np.array([1, math.e]) / (1 + math.e))
+        assert posteriors(c).array("a") == pytest.approx(np.array([1, math.e]) / (1 + math.e))
 
     def test_tiny_leaf_probabilities(self):
         parts = Parts.new()
@@ -186,7 +186,7 @@ class TestTinyNumbers:
         c = assemble([B], parts)
         assert log_marginal(c) == pytest.approx(-900 + math.log1p(math.exp(-1)), rel=1e-14)
         assert log_likelihood(c, [[0], [1], [2]]) == pytest.approx([-900, -901, -2000 + math.log(2)], rel=1e-14)
-        assert posteriors(c)["b"] == pytest.approx(np.array([math.e, 1, 0]) / (1 + math.e))
+        assert posteriors(c).array("b") == pytest.approx(np.array([math.e, 1, 0]) / (1 + math.e))
         assert np.bincount(sample(c, 1000, seed=0)[:, 0]) == pytest.approx([731, 269], abs=60)
 
     def test_binomial_with_values_below_the_smallest_float(self):
@@ -208,7 +208,7 @@ class TestTinyNumbers:
         parts.sum(components, [math.log(0.5), math.log(0.5)])
         c = assemble([a, b], parts)
         expected = np.array([math.e, 1]) / (1 + math.e)
-        assert posteriors(c, {"b": 1})["a"] == pytest.approx(expected)
+        assert posteriors(c, {"b": 1}).array("a") == pytest.approx(expected)
         assert log_marginal(c, {"b": 1}) == pytest.approx(math.log(0.5) - 801 + math.log1p(math.e), rel=1e-14)
         assert log_likelihood(c, [[0, 1], [-1, 0]]) == pytest.approx([math.log(0.5) - 800, 0], abs=1e-11)
 
@@ -219,7 +219,7 @@ class TestTinyNumbers:
             [*log_pdf, np.logaddexp(*log_pdf)], rel=1e-12
         )
         ratio = math.exp(log_pdf[0] - log_pdf[1])
-        assert posteriors(c, {"g": 100.0})["a"] == pytest.approx([1 / (1 + ratio), ratio / (1 + ratio)], rel=1e-6)
+        assert posteriors(c, {"g": 100.0}).array("a") == pytest.approx([1 / (1 + ratio), ratio / (1 + ratio)], rel=1e-6)
 
 
 class TestMarginals:
@@ -282,16 +282,16 @@ class TestPosteriors:
         assert list(found) == [c.variables[i].name for i in expected]
         for i, numbers in expected.items():
             tolerance = 1e-9 if c.variables[i].cardinality else 1e-6
-            assert found[c.variables[i].name] == pytest.approx(numbers, rel=tolerance, abs=tolerance)
+            assert found.array(c.variables[i].name) == pytest.approx(numbers, rel=tolerance, abs=tolerance)
 
     @pytest.mark.parametrize("mean", [0.0, 1e6, -1e9, 1e12])
     def test_the_deviation_of_a_continuous_variable_far_from_zero(self, mean):
         c = circuit_of(0.3 * A[0] * gaussian(G, mean, 0.5) + 0.7 * A[1] * gaussian(G, mean + 2, 0.25), [A, G])
         expected = math.sqrt(0.3 * 0.25 + 0.7 * 0.0625 + 0.21 * 4)
-        found = posteriors(c)["g"]
+        found = posteriors(c).array("g")
         assert found[0] - mean == pytest.approx(1.4, abs=1e-3)
         assert found[1] == pytest.approx(expected, rel=1e-9)
-        assert posteriors(c, {"a": 1})["g"] == pytest.approx([mean + 2, 0.25], rel=1e-15)
+        assert posteriors(c, {"a": 1}).array("g") == pytest.approx([mean + 2, 0.25], rel=1e-15)
 
     def test_unmentioned_variables_are_left_out(self):
         assert list(posteriors(circuit_of(bernoulli(A, 0.5), [B, A]))) == ["a"]
@@ -362,9 +362,10 @@ class TestRefused:
             ask(running_example(), {"X2": 1, "X3": 0})
 
     @pytest.mark.parametrize("ask", [posteriors, lambda c, e: sample(c, 1, e), lambda c, e: log_conditional(c, {}, e)])
-    def test_evidence_whose_density_is_zero_in_floats(self, ask):
+    def test_evidence_whose_density_has_no_logarithm(self, ask):
+        """It is not impossible, but no number can say how unlikely it is."""
         for c in (circuit_of(bernoulli(A, 0.5) * gaussian(G, 0, 1)), circuit_of(0.5 * gaussian(G, 0, 1))):
-            with pytest.raises(ImpossibleEvidenceError):
+            with pytest.raises(QueryError, match=r"'g': 1e[+]200 is more than 1e[+]150 standard deviations away"):
                 ask(c, {"g": 1e200})
 
     @pytest.mark.parametrize("ask", [log_marginal, posteriors, lambda c, e: sample(c, 1, e)])

@@ -125,12 +125,14 @@ def test_query_order_is_kept():
     assert flat_values(r.flat, [(0, 1)])[-1] == pytest.approx([0.222])
 
 
-def test_no_query_means_all_that_is_discrete_mentioned_and_not_observed():
+def test_no_query_means_all_that_is_mentioned_and_not_observed():
     c = circuit_of(bernoulli(A, 0.3) * gaussian(G, 0, 1) * B[1], [Variable("unused"), B, G, A])
-    assert reduce(c, None).cardinality.tolist() == [3, 2]
-    assert reduce(c, None, {"b": 1}).cardinality.tolist() == [2]
+    assert reduce(c, None, {"g": 0.5}).cardinality.tolist() == [3, 2]
+    assert reduce(c, None, {"g": 0.5, "b": 1}).cardinality.tolist() == [2]
+    with pytest.raises(QueryError, match="observe the continuous g, or give the query"):
+        reduce(c, None, {"b": 1})
     with pytest.raises(ImpossibleEvidenceError):
-        reduce(c, None, {"b": 0})
+        reduce(c, None, {"g": 0.5, "b": 0})
 
 
 def test_empty_query():

@@ -26,6 +26,7 @@ from margmap import (
     gaussian,
     log_marginal,
     marginal_map,
+    mpe,
 )
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, Parts, assemble
 from margmap.solve import METHODS
@@ -151,8 +152,15 @@ def test_no_query_is_mpe(method):
         if not fits(c, method):
             continue
         _, evidence = random_instance(rng, c)
+        hidden = [v.name for v in c.variables if not v.cardinality and v.name not in evidence]
+        if hidden:
+            with pytest.raises(QueryError, match=f"observe the continuous {', '.join(hidden)}, or give the query"):
+                marginal_map(c, None, evidence, method=method)
+            evidence |= dict.fromkeys(hidden, 0.5)
         query = [v.name for v in c.variables if v.cardinality and v.name not in evidence]
-        r = marginal_map(c, None, evidence, method=method)
+        r = marginal_map(c, evidence=evidence, method=method)
+        same = mpe(c, evidence, method=method)
+        assert (r.state, r.log_prob, r.log_upper) == (same.state, same.log_prob, same.log_upper)
         asked = columns(c, query)
         assert list(r.state) == query
         assert r.status == "optimal"

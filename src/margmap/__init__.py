@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from margmap.errors import LimitError as LimitError
     from margmap.errors import MargmapError as MargmapError
     from margmap.errors import MissingExtraError as MissingExtraError
+    from margmap.errors import ModelError as ModelError
     from margmap.errors import QueryError as QueryError
     from margmap.errors import StructureError as StructureError
     from margmap.expression import Expression as Expression
@@ -40,8 +41,10 @@ if TYPE_CHECKING:
     from margmap.expression import circuit_of as circuit_of
     from margmap.expression import gaussian as gaussian
     from margmap.expression import indicator as indicator
+    from margmap.interop import as_model as as_model
     from margmap.io import load as load
     from margmap.io import save as save
+    from margmap.queries import Posteriors as Posteriors
     from margmap.queries import log_conditional as log_conditional
     from margmap.queries import log_likelihood as log_likelihood
     from margmap.queries import log_marginal as log_marginal
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from margmap.queries import sample as sample
     from margmap.reduce import Reduced as Reduced
     from margmap.solve import marginal_map as marginal_map
+    from margmap.solve import mpe as mpe
     from margmap.solve.approximate import Approximation as Approximation
     from margmap.solve.approximate import approximate as approximate
     from margmap.solve.result import Result as Result
@@ -71,13 +75,14 @@ _HOME = {
     "margmap.expression": "Expression bernoulli binomial categorical circuit_of gaussian indicator",
     "margmap.circuit": "Circuit Variable",
     "margmap.errors": (
-        "DataError FormatError ImpossibleEvidenceError LimitError MargmapError MissingExtraError QueryError "
-        "StructureError"
+        "DataError FormatError ImpossibleEvidenceError LimitError MargmapError MissingExtraError "
+        "ModelError QueryError StructureError"
     ),
+    "margmap.interop": "as_model",
     "margmap.io": "load save",
-    "margmap.queries": "log_conditional log_likelihood log_marginal posteriors sample",
+    "margmap.queries": "Posteriors log_conditional log_likelihood log_marginal posteriors sample",
     "margmap.reduce": "Reduced",
-    "margmap.solve": "marginal_map",
+    "margmap.solve": "marginal_map mpe",
     "margmap.solve.approximate": "Approximation approximate",
     "margmap.solve.result": "Result",
     "margmap.structure": "Properties check normalise smooth",

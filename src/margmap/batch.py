@@ -26,6 +26,7 @@ from margmap.circuit import Circuit, Name, Variable
 from margmap.errors import LimitError, MargmapError, QueryError
 from margmap.evidence import names_of
 from margmap.executors import Kept, WorkerDied, answer_of, open_executor, submit, usable_cores, workers_of
+from margmap.interop import as_model
 from margmap.rows import Cells, Rows, evidence_of, read_rows
 from margmap.solve import check_limits, check_method, marginal_map
 from margmap.solve.result import Limits, Result
@@ -69,7 +70,7 @@ Answer: TypeAlias = Result | FailedRow
 
 
 def marginal_map_many(
-    circuit: Circuit | Network,
+    model: object,
     query: Sequence[Name] | Sequence[Query] | None,
     evidence_rows: Any,
     method: str = "auto",
@@ -84,6 +85,7 @@ def marginal_map_many(
 ) -> Iterator[Answer]:
     """The answers of :func:`margmap.marginal_map` for many rows of evidence, in order, as they become known.
 
+    ``model`` is what ``marginal_map`` takes.
     ``evidence_rows`` is an array or sparse matrix (one column for each variable, in the circuit's order, or those that
     ``columns`` names), a frame (its columns are variables), the path of a CSV file (a header of variables, or a column
     for each; ``header`` says which where the first line can be both), or an iterable of mappings or of lists. An entry
@@ -106,11 +108,12 @@ def marginal_map_many(
         raise QueryError("jobs and executor are both given: an executor has its own workers")
     if isinstance(start, bool) or not isinstance(start, int) or start < 0:
         raise QueryError(f"start={start!r}: give the number of the first row to answer, from 0")
+    model = as_model(model)
     common, queries = _queries(query)
     if common is not None:
-        circuit.query_columns(common, ())
-    rows = read_rows(circuit, evidence_rows, columns, header)
-    model, options = _prepared(circuit, method, options)
+        model.query_columns(common, ())
+    rows = read_rows(model, evidence_rows, columns, header)
+    model, options = _prepared(model, method, options)
     if queries is not None and rows.length is not None and rows.length != len(queries):
         raise QueryError(f"{len(queries)} queries for {rows.length} rows: give one query for all, or one for each")
     if executor is not None and hasattr(executor, "get_executor"):  # a Dask client

@@ -57,8 +57,18 @@ class Variable:
     states: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        # Texts and numbers of numpy become plain ones, so that no answer has them.
+        name = int(self.name) if isinstance(self.name, np.integer) else self.name
+        object.__setattr__(self, "name", str(name) if isinstance(name, str) else name)
+        if isinstance(self.cardinality, np.integer):
+            object.__setattr__(self, "cardinality", int(self.cardinality))
+        if isinstance(self.states, str) or not isinstance(self.states, Iterable):
+            raise StructureError(f"variable {self.name!r}: states must be a list of names, not {self.states!r}")
+        object.__setattr__(self, "states", tuple(map(str, self.states)))
         if isinstance(self.name, bool) or not isinstance(self.name, int | str):
             raise StructureError(f"a variable's name is a string or an integer, not {self.name!r}")
+        if isinstance(self.cardinality, bool) or not isinstance(self.cardinality, int):
+            raise StructureError(f"variable {self.name!r}: cardinality {self.cardinality!r} is not a whole number")
         if not 0 <= self.cardinality <= MAX_CARDINALITY:
             raise StructureError(
                 f"variable {self.name!r}: cardinality {self.cardinality} is not in 0 (continuous) to {MAX_CARDINALITY}"
@@ -102,7 +112,7 @@ class Variable:
             both = " or ".join(f"the state {self.states[i]!r}" for i in found)
             raise QueryError(f"variable {self.name!r}: {shortened(value)} can mean {both}: give its name as text")
         if not found:
-            known = f"its states are {_listed(self.states, 40)}" if self.states else "it has no state names"
+            known = f"its states are {listed(self.states, 40)}" if self.states else "it has no state names"
             raise QueryError(f"variable {self.name!r} has no state {shortened(plain(value))}: {known}")
         return found[0]
 
@@ -194,7 +204,7 @@ class Named:
                 texts.add(str(int(key)))
             found = sorted(column for text in texts for column in self._by_text.get(text, ()))
         if not found:
-            raise QueryError(f"unknown variable {shortened(name)}: the {self._what} has {_listed(self.names)}")
+            raise QueryError(f"unknown variable {shortened(name)}: the {self._what} has {listed(self.names)}")
         if len(found) > 1:
             both = " or ".join(f"the variable {self.names[column]!r}" for column in found)
             raise QueryError(
@@ -469,7 +479,8 @@ def first_repeat(items: Iterable[T]) -> T:
     return next(item for item in items if item in seen or seen.add(item))  # type: ignore[func-returns-value]
 
 
-def _listed(names: Sequence[Name], most: int = 8) -> str:
+def listed(names: Sequence[Name], most: int = 8) -> str:
+    """Names in a sentence, those in the middle left out if there are many."""
     if not names:
         return "no variables"
     if len(names) <= most:

@@ -26,7 +26,7 @@ from margmap.errors import FormatError
 from margmap.io import load_circuit
 from margmap.io.files import write_bytes
 from margmap.queries import log_conditional
-from margmap.solve import marginal_map
+from margmap.solve import marginal_map, mpe
 from margmap.solve.result import Result
 
 MODEL = "clinic.json"
@@ -113,7 +113,7 @@ def compare(
     """Answer a question both ways, by default that on the clinic: exact marginal MAP, and MPE cut down to the query."""
     known = dict(EVIDENCE if evidence is None else evidence)
     best = marginal_map(circuit, query, known)
-    complete = marginal_map(circuit, None, known)
+    complete = mpe(circuit, known)
     if best.state is None or complete.state is None:  # without limits only Ctrl-C does that
         raise KeyboardInterrupt
     projected = {name: complete.state[name] for name in best.state}

@@ -21,6 +21,10 @@ class StructureError(MargmapError):
     """A circuit lacks a property that the request needs; the message names the node and the variable."""
 
 
+class ModelError(MargmapError):
+    """An object is no model, or not of the kind that is needed; the message names its class and says what to do."""
+
+
 class QueryError(MargmapError):
     """A query, its evidence or its rows do not fit the circuit."""
 

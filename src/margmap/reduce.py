@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margmap._jit import kernel
-from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name, Value
+from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name, Value, listed
 from margmap.errors import ImpossibleEvidenceError, QueryError
 from margmap.evaluate import Scaled, edge_share, forward, require_within_reach, share_weight
 from margmap.flat import Flat, Runner, rebuild, to_the_end
@@ -56,7 +56,15 @@ def resolve_query(circuit: Circuit, query: Sequence[Name] | None, evidence: Mapp
     observed = circuit.observed(evidence).keys()
     mentioned = circuit.mentioned
     if query is None:
-        return [i for i in sorted(mentioned - observed) if not circuit.variables[i].continuous]
+        columns = sorted(mentioned - observed)
+        continuous = [circuit.variables[i].name for i in columns if circuit.variables[i].continuous]
+        if continuous:
+            raise QueryError(
+                "without a query every variable is asked for that is not observed, and only discrete ones can be: "
+                f"observe the continuous {listed(continuous)}, or give the query (query=[...], --query), which sums "
+                "all other variables out"
+            )
+        return columns
     columns = circuit.query_columns(query, observed)
     for column in columns:
         variable = circuit.variables[column]

@@ -27,6 +27,7 @@ from margmap.circuit import (
     assemble,
 )
 from margmap.errors import LimitError, StructureError
+from margmap.interop import as_circuit
 
 Bits = NDArray[np.uint64]
 
@@ -92,6 +93,7 @@ def check(circuit: Circuit) -> Properties:
     ``structured`` means that the scopes of all nodes are pairwise nested or disjoint, so that one vtree fits the whole
     circuit. ``deterministic`` is shown when any two children of a sum exclude each other on some variable.
     """
+    circuit = as_circuit(circuit, "check looks at")
     reasons = []
     smooth, decomposable = True, True
     for node, variable, product in circuit.violations:
@@ -123,6 +125,7 @@ def require_tractable(circuit: Circuit) -> None:
 
 def smooth(circuit: Circuit) -> Circuit:
     """The same function with every sum over one scope: what a child lacks is multiplied in as a sum over its values."""
+    circuit = as_circuit(circuit, "smooth needs")
     scopes = circuit.scopes
     if not any(not product for *_, product in circuit.violations):
         return circuit
@@ -225,6 +228,7 @@ class _Padding:
 
 def normalise(circuit: Circuit) -> Circuit:
     """The circuit divided by its total mass, with the weights of every sum adding up to 1."""
+    circuit = as_circuit(circuit, "normalise needs")
     require_tractable(circuit)
     total = log_totals(circuit)
     if total[-1] == -np.inf:

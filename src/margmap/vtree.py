@@ -8,6 +8,7 @@ import numpy as np
 
 from margmap.circuit import PRODUCT, Circuit, IntArray, Name
 from margmap.errors import StructureError
+from margmap.interop import as_circuit
 
 
 class Vtree:
@@ -81,7 +82,7 @@ def vtree_of(circuit: Circuit) -> Vtree:
     The distinct scopes of such a circuit form a tree. The parts of a scope stand in the order in which the first
     product over that scope lists them; more than two parts are joined from the right, ``a, b, c`` as ``(a, (b, c))``.
     """
-    return derive_vtree(circuit)[0]
+    return derive_vtree(as_circuit(circuit, "a vtree is that of"))[0]
 
 
 def derive_vtree(circuit: Circuit) -> tuple[Vtree, IntArray]:

@@ -66,8 +66,31 @@ def test_other_commands_compile(net, tmp_path):
     run("convert", net, tmp_path / "clinic.jpc")
 
 
+def test_commands_ask_a_network_directly(net, tmp_path):
+    answer = json.loads(run("marginal", net, "-e", "fever=high", "-t", "flu=yes", "--json").stdout)
+    assert math.exp(answer["log_conditional"]) == pytest.approx(0.06 / 0.078)
+    rows = tmp_path / "rows.csv"
+    rows.write_text("0,0,0\n1,,1\n")
+    answer = json.loads(run("likelihood", net, rows, "--per-row", "--json").stdout)
+    assert answer["log_likelihoods"] == pytest.approx([math.log(0.1 * 0.6 * 0.7), math.log(0.9 * 0.8)])
+    drawn = json.loads(run("sample", net, "-n", "3", "-e", "fever=mild", "--json").stdout)
+    assert drawn["variables"] == ["flu", "fever", "cough"]
+    assert [row[1] for row in drawn["rows"]] == [1, 1, 1]
+    found = json.loads(run("approximate", net, "-q", "flu", "-e", "fever=high,cough=yes", "--json").stdout)
+    assert found["state"] == {"flu": "yes"}
+    assert json.loads(run("solve", net, "--json").stdout)["state"] == {"flu": "no", "fever": "none", "cough": "no"}
+    assert "probability 0" in run("marginal", with_zeros(tmp_path), "-e", "1=1", "--posteriors", code=2).stderr
+
+
+def with_zeros(folder):
+    path = folder / "zero.uai"
+    path.write_text("BAYES 2 2 2 2 1 0 2 0 1 2 1 0 4 1 0 0.5 0.5")
+    return path
+
+
 def test_max_edges(net):
-    assert "max_edges=2" in run("marginal", net, "--max-edges", "2", code=2).stderr
+    for words in (("marginal", net, "--posteriors"), ("sample", net, "-e", "cough=yes"), ("approximate", net)):
+        assert "max_edges=2" in run(*words, "--max-edges", "2", code=2).stderr
 
 
 def test_uai_files(tmp_path):

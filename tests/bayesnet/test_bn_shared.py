@@ -37,7 +37,7 @@ def test_marginals_are_those_of_variable_elimination(shared, name):
         assert log_p == pytest.approx(math.log(total), abs=1e-10)
         for v in asked:
             table = plain.eliminate(cardinality, network.factors, evidence, (v,))
-            np.testing.assert_allclose(posterior[network.names[v]], table / total, rtol=0, atol=1e-11)
+            np.testing.assert_allclose(posterior.array(network.names[v]), table / total, rtol=0, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", ["asia", "cancer", "earthquake", "survey", "sachs", "child", "alarm", "insurance"])

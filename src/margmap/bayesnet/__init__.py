@@ -10,7 +10,7 @@ from margmap.bayesnet.compile import Prediction, compile, predict
 from margmap.bayesnet.network import Factor, Network
 from margmap.bayesnet.pgmpy import from_pgmpy, read_xmlbif
 from margmap.errors import FormatError
-from margmap.io.files import read_lines
+from margmap.io.files import place_of, read_lines
 
 __all__ = [
     "FORMATS",
@@ -30,7 +30,7 @@ FORMATS = ("bif", "uai", "xmlbif")
 
 def load_network(path: str | PathLike[str], format: str | None = None, *, limit: int | None = None) -> Network:
     """Read a BIF, UAI or XMLBIF file; ``format`` overrides the suffix, ``limit`` bounds the unpacked size in bytes."""
-    place = Path(path)
+    place = place_of(path)
     name = network_format(place, format)
     if name is None:
         known = ", ".join(FORMATS)

@@ -29,6 +29,7 @@ from margmap.bayesnet.order import SECONDS, Order, find_order
 from margmap.bayesnet.relevance import Problem
 from margmap.circuit import INDICATOR, PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name, Value
 from margmap.errors import LimitError, QueryError
+from margmap.interop import as_network
 
 #: Edges a circuit may have unless told otherwise: with the arrays that queries add, they fit in 8 GB.
 MAX_EDGES = 1 << 26
@@ -81,19 +82,19 @@ class Prediction:
 
 
 def predict(
-    network: Network,
+    network: object,
     query: Sequence[Name] | None = None,
     evidence: Mapping[Name, Value] | None = None,
     *,
     seed: int = 0,
 ) -> Prediction:
     """The width and size of :func:`compile` with the same arguments."""
-    problem, asked, _ = _problem(network, query, evidence)
+    problem, asked, _ = _problem(as_network(network), query, evidence)
     return _plan(problem, asked, seed, MAX_EDGES)
 
 
 def compile(
-    network: Network,
+    network: object,
     query: Sequence[Name] | None = None,
     evidence: Mapping[Name, Value] | None = None,
     *,
@@ -109,13 +110,12 @@ def compile(
     summed out. (``query=None`` with evidence asks for all that is not observed.) A Markov network's circuit is not
     normalised: ``log_marginal(circuit)`` is the log of its partition function.
 
-    ``max_edges`` limits the circuit; before the work begins, the tables to work through are compared with four times
-    as much. ``on_progress(done, total)`` is called after each table with entries done and in all. ``plan`` is what
-    :func:`predict` found for the same arguments, so that the order is not looked for again.
+    The network may be a model of pgmpy. ``max_edges`` limits the circuit; before the work begins, the tables to work
+    through are compared with four times as much. ``on_progress(done, total)`` is called after each table with entries
+    done and in all. ``plan`` is what :func:`predict` found for the same arguments, so that the order is not looked for
+    again.
     """
-    limit = MAX_EDGES if max_edges is None else max_edges
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise QueryError(f"max_edges={max_edges!r}: give a positive whole number")
+    network, limit = as_network(network), checked_limit(max_edges)
     problem, asked, observed = _problem(network, query, evidence)
     plan = plan or _plan(problem, asked, seed, limit)
     if plan.entries > ENTRIES_PER_EDGE * limit:
@@ -198,11 +198,19 @@ def _buckets(problem: Problem, order: Sequence[int], asked: set[int], rule: str)
     return Prediction(width, entries, largest, edges, rule, memory, tuple(buckets))
 
 
-def too_large(plan: Prediction, limit: int, *, one_query: bool) -> str:
+def checked_limit(max_edges: int | None) -> int:
+    """The limit asked for, or the usual one."""
+    limit = MAX_EDGES if max_edges is None else max_edges
+    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
+        raise QueryError(f"max_edges={max_edges!r}: give a positive whole number")
+    return limit
+
+
+def too_large(plan: Prediction, limit: int, *, one_query: bool, hint: str | None = None) -> str:
     """Why a network is refused: its width, the predicted size, and what could help."""
-    if one_query:
+    if hint is None and one_query:
         hint = "observe more variables, query fewer"
-    else:
+    elif hint is None:
         hint = "compile for one query (pass query and evidence), which drops what does not matter to it"
     return (
         f"the network is too wide: width {plan.width}, {amount(plan.entries)} table entries predicted "

@@ -14,13 +14,15 @@ from margmap.errors import FormatError, MissingExtraError, StructureError
 
 def from_pgmpy(model: Any) -> Network:
     """The network of a pgmpy ``DiscreteBayesianNetwork`` or ``DiscreteMarkovNetwork``, with its names and states."""
+    if hasattr(model, "get_slice_nodes"):
+        raise StructureError(f"a {type(model).__name__} of pgmpy has no end: build a network of some slices")
     if hasattr(model, "get_cpds"):
         tables, kind = list(model.get_cpds()), "bayes"
     elif hasattr(model, "get_factors"):
         tables, kind = list(model.get_factors()), "markov"
     else:
         raise StructureError(f"{type(model).__name__} is no Bayesian or Markov network of pgmpy")
-    nodes = list(model.nodes())
+    nodes = list((model.get_variable_nodes if hasattr(model, "get_variable_nodes") else model.nodes)())
     given: dict[Any, tuple[str, ...]] = {}
     size: dict[Any, int] = {}
     for table in tables:
@@ -33,7 +35,7 @@ def from_pgmpy(model: Any) -> Network:
             size[variable] = cardinality
     for variable in nodes:
         if variable not in size:
-            raise StructureError(f"variable {variable!r} has no table")
+            raise StructureError(f"variable {variable!r} has no table in this {type(model).__name__} of pgmpy")
     variables = []
     for variable in nodes:
         name: Name = variable if isinstance(variable, int | str) and not isinstance(variable, bool) else str(variable)

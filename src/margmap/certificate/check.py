@@ -30,6 +30,7 @@ from margmap.certificate.format import Certificate, flaw_of
 from margmap.certificate.numbers import MOST_LOG, TINY, Pair, exp_pair, less, log_of, over
 from margmap.circuit import Circuit, FloatArray, IntArray, Name, Value
 from margmap.errors import QueryError, StructureError
+from margmap.interop import as_circuit
 
 #: Steps that a check may take: numbers read, multiplied or compared. A certificate that needs more is refused.
 MOST_WORK = 10**11
@@ -108,10 +109,11 @@ def verify(
     it must be about those. A claim that is proven is ``accepted``; the state is ``optimal`` if the gap that was proven
     is at most ``tolerance`` nats. A check that would take more than ``max_work`` steps is refused.
     """
-    if not isinstance(circuit, Circuit):
-        raise QueryError("a certificate is about a circuit: load the circuit that the network was converted to")
+    circuit = as_circuit(circuit, "a certificate is about")
     if not isinstance(certificate, Certificate):
-        raise QueryError("verify checks a Certificate: read a file with Certificate.load")
+        raise QueryError(
+            f"an object of type {type(certificate).__name__} is no certificate: Certificate.load reads one"
+        )
     if not (isinstance(tolerance, int | float) and 0 <= tolerance < math.inf):
         raise QueryError(f"tolerance={tolerance!r}: give a number of at least 0, in nats")
     work = Work(checked_count("max_work", max_work))

@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from margmap._jit import kernel
-from margmap.bayesnet.network import Network
 from margmap.certificate.blocks import (
     JOIN,
     Candidates,
@@ -31,8 +30,9 @@ from margmap.certificate.check import checked_count, problem_of, room_for, thres
 from margmap.certificate.fold import Upper
 from margmap.certificate.format import Certificate
 from margmap.certificate.numbers import MOST_LOG, UNIT, Pair, less, log_of, times
-from margmap.circuit import INDICATOR, PRODUCT, Circuit, FloatArray, Name, Value
+from margmap.circuit import INDICATOR, PRODUCT, FloatArray, Name, Value
 from margmap.errors import LimitError, QueryError
+from margmap.interop import as_circuit
 from margmap.solve import check_limits, marginal_map
 from margmap.solve.result import TOLERANCE, Result
 
@@ -47,7 +47,7 @@ AT_ONCE = 1 << 12
 
 
 def certify(
-    circuit: Circuit | Network,
+    circuit: object,
     query: Sequence[Name] | None = None,
     evidence: Mapping[Name, Value] | None = None,
     *,
@@ -62,14 +62,13 @@ def certify(
     bound at most ``gap`` nats above the state. If that takes blocks of more than ``max_vectors`` vectors, or more than
     ``max_work`` steps, a LimitError says so.
     """
-    if isinstance(circuit, Network):
-        raise QueryError("a certificate is about a circuit: convert the network first (margmap convert, or compile)")
+    circuit = as_circuit(circuit, "a certificate is about")
     work, max_vectors = Work(checked_count("max_work", max_work)), max(1, checked_count("max_vectors", max_vectors))
     check_limits(gap=gap)
     if result is None:
         result = marginal_map(circuit, query, evidence, gap=gap)
     elif not isinstance(result, Result):
-        raise QueryError("result= must be what marginal_map answered to this question")
+        raise QueryError(f"result= is what marginal_map answered, not an object of type {type(result).__name__}")
     if result.state is None:
         raise QueryError("no state to certify: the solver was stopped before it had one")
     gap = min(max(gap, TOLERANCE), MOST_LOG)

@@ -10,7 +10,6 @@ import math
 import os
 import sys
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -46,7 +45,7 @@ from margmap.errors import QueryError
 
 if TYPE_CHECKING:
     from margmap.bayesnet import Network
-    from margmap.circuit import Circuit, FloatArray, Name, Value, Variable
+    from margmap.circuit import Circuit, Name, Value
     from margmap.cli.batch import Summary
 
 __all__ = ["app", "main"]
@@ -127,7 +126,10 @@ def info(model: Model, format: Format = None, json: Json = False) -> None:
     if network is not None:
         _network_info(model, network, json)
         return
-    circuit = _load(model, format)
+    with spinner(f"Loading {model} ..."):
+        from margmap.io import load_circuit
+
+        circuit = load_circuit(model, format)
     with spinner("Checking the structure ..."):
         facts = _facts(circuit)
     if json:
@@ -200,27 +202,24 @@ def marginal(
 ) -> None:
     """Compute the log-probability of evidence, and what follows from it for other variables."""
     observed, asked = parse_evidence("--evidence", evidence or []), parse_evidence("--target", target or [])
-    circuit = _load(model, format, max_edges, lambda network: (network.observed(observed), network.observed(asked)))
+    loaded = _load(model, format)
     with spinner("Evaluating ..."):
         from margmap import queries
 
-        log_evidence = queries.log_marginal(circuit, observed)
-        log_conditional = queries.log_conditional(circuit, asked, observed) if asked else None
-        tables = queries.posteriors(circuit, observed) if posteriors else {}
-    described = {name: _describe(circuit.variables[circuit.index(name)], table) for name, table in tables.items()}
+        log_evidence = queries.log_marginal(loaded, observed, max_edges=max_edges)
+        log_conditional = queries.log_conditional(loaded, asked, observed, max_edges=max_edges) if asked else None
+        tables = dict(queries.posteriors(loaded, observed, max_edges=max_edges)) if posteriors else {}
     if json:
         answer: dict[str, Any] = {"log_evidence": log_evidence}
         if log_conditional is not None:
             answer["log_conditional"] = log_conditional
-        print_json(answer | ({"posteriors": described} if posteriors else {}))
+        print_json(answer | ({"posteriors": tables} if posteriors else {}))
         return
     print(f"log p(e) = {log_evidence:.6f}")
     if log_conditional is not None:
         print(f"log p(t | e) = {log_conditional:.6f}")
     if posteriors:
-        rows = [
-            (name, "  ".join(f"{value}: {p:.6g}" for value, p in table.items())) for name, table in described.items()
-        ]
+        rows = [(name, "  ".join(f"{value}: {p:.6g}" for value, p in table.items())) for name, table in tables.items()]
         print_table(("variable", "posterior"), rows)
 
 
@@ -242,13 +241,13 @@ def likelihood(
     json: Json = False,
 ) -> None:
     """Compute the mean log-likelihood of data."""
-    circuit = _load(model, format, max_edges)
+    loaded = _load(model, format)
     with spinner(f"Reading {rows} ..."):
         matrix = read_rows(rows)
     with spinner("Evaluating ..."):
         from margmap.queries import log_likelihood
 
-        values = log_likelihood(circuit, matrix)
+        values = log_likelihood(loaded, matrix, max_edges=max_edges)
     mean = float(values.mean())
     if json:
         answer = {"rows": len(values), "mean_log_likelihood": mean}
@@ -274,19 +273,19 @@ def sample(
 ) -> None:
     """Draw rows from p(. | evidence), as comma-separated numbers in the order of the model's variables."""
     observed = parse_evidence("--evidence", evidence or [])
-    circuit = _load(model, format, max_edges, lambda network: network.observed(observed))
+    loaded = _load(model, format)
     with spinner("Sampling ..."):
         from margmap import queries
 
-        drawn = queries.sample(circuit, number, observed, seed)
-    lines = csv_lines(drawn, [not variable.continuous for variable in circuit.variables])
+        drawn = queries.sample(loaded, number, observed, seed, max_edges=max_edges)
+    lines = csv_lines(drawn, [not variable.continuous for variable in loaded.variables])
     if output is not None:
         from margmap.io.files import write_lines
 
         write_lines(output, lines)
     if json:
         rows = {"output": str(output), "rows": number} if output is not None else {"rows": drawn.tolist()}
-        print_json({"variables": list(circuit.names), **rows})
+        print_json({"variables": list(loaded.names), **rows})
     elif output is not None:
         print(f"wrote {number} rows to {printable(str(output))}")
     else:
@@ -526,11 +525,11 @@ def approximate(
 ) -> None:
     """Find a likely state of the query variables quickly, without a proof that it is the most likely one."""
     asked, observed = _question(query, evidence, instance, index)
-    circuit = _load(model, format, max_edges, lambda network: network.asked(asked, network.observed(observed)))
+    loaded = _load(model, format)
     with spinner("Looking for a good state ..."):
         from margmap.solve.approximate import approximate as find
 
-        found = find(circuit, asked, observed, method, **({} if k is None else {"k": k}))
+        found = find(loaded, asked, observed, method, max_edges=max_edges, **({} if k is None else {"k": k}))
     if json:
         state = {str(name): value for name, value in found.state.items()}
         print_json({**asdict(found), "state": state})
@@ -753,15 +752,11 @@ def _method_options(method: str, texts: list[str], trace: Path | None) -> dict[s
         return parse_options(texts, method)
 
 
-def _load(
-    path: Path, format: str | None, max_edges: int | None = None, check: Callable[[Network], object] | None = None
-) -> Circuit:
-    """The circuit in a file, or of the network there, after ``check`` has refused what does not fit the network."""
+def _load(path: Path, format: str | None) -> Circuit | Network:
+    """The circuit or the network in a file."""
     network = _load_network(path, format)
     if network is not None:
-        if check is not None:
-            check(network)
-        return _compile(network, max_edges)
+        return network
     with spinner(f"Loading {path} ..."):
         from margmap.io import load_circuit
 
@@ -879,12 +874,6 @@ def _facts(circuit: Circuit) -> dict[str, Any]:
         "properties": properties,
         "reasons": list(reasons),
     }
-
-
-def _describe(variable: Variable, posterior: FloatArray) -> dict[str, float]:
-    if variable.continuous:
-        return {"mean": float(posterior[0]), "deviation": float(posterior[1])}
-    return {str(variable.label(x)): float(p) for x, p in enumerate(posterior)}
 
 
 def _suffix(path: Path) -> str:

@@ -9,9 +9,10 @@ from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 from margmap.circuit import Circuit
 from margmap.errors import FormatError, StructureError
+from margmap.interop import as_circuit
 from margmap.io import ac, jpc, native, psdd, spn
 from margmap.io import vtree as vtree_file
-from margmap.io.files import read_lines, write_lines
+from margmap.io.files import place_of, read_lines, write_lines
 from margmap.vtree import Vtree
 
 __all__ = ["FORMATS", "load", "load_circuit", "load_vtree", "save"]
@@ -49,7 +50,7 @@ def load(path: File, format: str | None = None, *, limit: int | None = None) -> 
 
     Without it 4 GiB are the most, or what MARGMAP_MAX_BYTES says, and gzip data may not unpack to 200 times its size.
     """
-    place = Path(path)
+    place = place_of(path)
     chosen = _BY_NAME[_choose(place, format)]
     try:
         return chosen.read(read_lines(place, limit), place)
@@ -59,7 +60,7 @@ def load(path: File, format: str | None = None, *, limit: int | None = None) -> 
 
 def load_circuit(path: File, format: str | None = None, *, limit: int | None = None) -> Circuit:
     """:func:`load` for a file that must hold a circuit."""
-    name = _choose(Path(path), format)
+    name = _choose(place_of(path), format)
     if _BY_NAME[name].holds is not Circuit:
         raise FormatError("this is a vtree, not a circuit: load it with load_vtree", path=path)
     value = load(path, name, limit=limit)
@@ -69,7 +70,7 @@ def load_circuit(path: File, format: str | None = None, *, limit: int | None = N
 
 def load_vtree(path: File, format: str | None = None, *, limit: int | None = None) -> Vtree:
     """:func:`load` for a file that must hold a vtree."""
-    name = _choose(Path(path), format)
+    name = _choose(place_of(path), format)
     if _BY_NAME[name].holds is not Vtree:
         raise FormatError(f"this is a circuit ({name}), not a vtree: load it with load_circuit", path=path)
     value = load(path, name, limit=limit)
@@ -79,12 +80,13 @@ def load_vtree(path: File, format: str | None = None, *, limit: int | None = Non
 
 def save(value: Circuit | Vtree, path: File, format: str | None = None) -> None:
     """Write a circuit or a vtree, gzipped if the name ends in ``.gz``; a failure leaves the old file as it was."""
-    place = Path(path)
+    place = place_of(path)
     name = _choose(place, format)
     chosen = _BY_NAME[name]
+    value = value if isinstance(value, Vtree) else as_circuit(value, "what a file can hold is")
     if not isinstance(value, chosen.holds):
         hint = "save margmap.vtree_of(circuit)" if name == "vtree" else "a vtree is saved as .vtree"
-        what = "circuit" if isinstance(value, Circuit) else type(value).__name__.lower()
+        what = "circuit" if isinstance(value, Circuit) else "vtree"
         raise FormatError(f"a {what} cannot be written as {name}: {hint}", path=place)
     try:
         write_lines(place, chosen.write(value))

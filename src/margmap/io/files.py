@@ -31,6 +31,13 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _LINES_PER_WRITE = 1 << 14
 
 
+def place_of(path: object) -> Path:
+    """The path that a user gave, refusing what is none."""
+    if not isinstance(path, str | os.PathLike):
+        raise FormatError(f"the path of a file is a text or a Path, not an object of type {type(path).__name__}")
+    return Path(path)
+
+
 def read_lines(path: Path, limit: int | None = None, *, any_ratio: int | None = None) -> list[str]:
     """The lines of a text file, gzipped or not; a file that is no text or has nothing in it is refused."""
     data = bytearray()

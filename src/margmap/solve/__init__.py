@@ -16,13 +16,14 @@ from margmap.bayesnet.network import Network
 from margmap.circuit import PRODUCT, Circuit, Name, Value
 from margmap.errors import QueryError
 from margmap.evaluate import extra_rounding
+from margmap.interop import as_model
 from margmap.pairs import log_of, log_parts, raised, two_sum
 from margmap.queries import value_pair
 from margmap.reduce import Reduced, heaviest_state, reduce_codes, resolve_query
 from margmap.solve.result import TOLERANCE, Limits, Outcome, Ranked, Result, Status, Stopped, without_state
 from margmap.structure import require_tractable
 
-__all__ = ["METHODS", "Result", "marginal_map"]
+__all__ = ["METHODS", "Result", "marginal_map", "mpe"]
 
 Solver = Callable[..., Outcome]
 
@@ -53,8 +54,8 @@ SHARED = ("auto", "frontier", "branch")
 
 
 def marginal_map(
-    circuit: Circuit | Network,
-    query: Sequence[Name] | None,
+    model: object,
+    query: Sequence[Name] | None = None,
     evidence: Mapping[Name, Value] | None = None,
     method: str = "auto",
     time_limit: float | None = None,
@@ -68,16 +69,17 @@ def marginal_map(
 ) -> Result:
     """The most likely state of ``query`` given ``evidence``, all other variables summed out, and the proof.
 
-    ``query=None`` asks for every variable that is not observed: the most probable explanation (MPE), exact also where
-    the circuit is not deterministic. ``time_limit`` is in seconds, ``gap`` in nats: the solver may stop as soon as the
-    bounds are that close. Stopped early, by a limit or by Ctrl-C, the result has the best state found and both bounds;
-    its state is None if there was none yet, as while a network is planned or compiled.
-    ``k`` asks for that many best states, in ``Result.top``. ``memory_limit`` is in bytes: what the process may grow by
-    during this call. What would not fit is not begun; it becomes a gap. Further options belong to the method, such as
-    ``heuristic="Pruned"`` of ``iterative``.
+    ``model`` is a circuit, a network, or anything else that :func:`margmap.as_model` takes, such as a model of pgmpy.
+    ``query=None`` asks for every variable that is not observed: the most probable explanation (MPE, :func:`mpe`), exact
+    also where the circuit is not deterministic; continuous variables must then be observed. ``time_limit`` is in
+    seconds, ``gap`` in nats: the solver may stop as soon as the bounds are that close. Stopped early, by a limit or by
+    Ctrl-C, the result has the best state found and both bounds; its state is None if there was none yet, as while a
+    network is planned or compiled. ``k`` asks for that many best states, in ``Result.top``. ``memory_limit`` is in
+    bytes: what the process may grow by during this call. What would not fit is not begun; it becomes a gap. Further
+    options belong to the method, such as ``heuristic="Pruned"`` of ``iterative``.
 
-    A :class:`~margmap.bayesnet.network.Network` in place of the circuit is compiled for this query first, within
-    ``max_edges``, or solved by ``elimination`` without a circuit where its hidden variables can be summed out first.
+    A :class:`~margmap.bayesnet.network.Network` is compiled for this query first, within ``max_edges``, or solved by
+    ``elimination`` without a circuit where its hidden variables can be summed out first.
 
     ``jobs`` is for one hard query: past the first second it is shared out over so many processes of this machine, or
     over the workers of ``executor``, anything with the interface of :mod:`concurrent.futures`. The answer is as proven
@@ -85,13 +87,14 @@ def marginal_map(
     """
     begun = time.perf_counter()
     check_limits(time_limit, k, gap, memory_limit, jobs)
-    if isinstance(circuit, Network):
+    model = as_model(model)
+    if isinstance(model, Network):
         from margmap.bayesnet.solve import network_map
 
-        if method != "elimination":
-            check_method(method, k, {name: x for name, x in options.items() if name != "max_edges"})
+        of_method = {name: x for name, x in options.items() if name != "max_edges"}
+        check_method("auto" if method == "elimination" else method, k, of_method)
         given = {"k": k, "gap": gap, "memory_limit": memory_limit, "jobs": jobs, "executor": executor, **options}
-        return network_map(circuit, query, evidence, method, time_limit, **given)
+        return network_map(model, query, evidence, method, time_limit, **given)
     limits = Limits(time_limit, gap, memory_limit)
     check_method(method, k, options)
     shared = (jobs, executor) if jobs > 1 or executor is not None else None
@@ -102,9 +105,19 @@ def marginal_map(
         )
     with limits.catching_interrupts(), limits.not_counting_compilation():
         try:
-            return _solve(circuit, query, evidence, method, limits, k, shared, options, begun)
+            return _solve(model, query, evidence, method, limits, k, shared, options, begun)
         except Stopped as stopped:  # before there was a state
             return without_state(stopped.status, method, time.perf_counter() - begun - limits.compiling)
+
+
+def mpe(model: object, evidence: Mapping[Name, Value] | None = None, **keywords: Any) -> Result:
+    """The most probable explanation: the most likely state of all variables that are not observed, and the proof.
+
+    The same as :func:`marginal_map` without a query, whose keywords it takes (``method``, ``time_limit``, ``k`` ...).
+    """
+    if "query" in keywords:
+        raise QueryError("mpe asks for every variable that is not observed: use marginal_map for a query")
+    return marginal_map(model, None, evidence, **keywords)
 
 
 def _solve(
@@ -224,7 +237,7 @@ def check_limits(
 
 def check_method(method: str, k: int, options: Mapping[str, Any]) -> None:
     """Refuse a method that does not exist or does not know its options."""
-    if method != "auto" and method not in METHODS:
+    if not isinstance(method, str) or (method != "auto" and method not in METHODS):
         raise QueryError(f"unknown method {method!r}: choose auto, {', '.join(METHODS)}")
     known = [] if method == "auto" else list(inspect.signature(_solver(method)).parameters)[2:]
     if k > 1 and method != "auto" and "k" not in known:

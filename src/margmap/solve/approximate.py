@@ -11,9 +11,12 @@ from typing import Any
 import numpy as np
 
 from margmap._jit import kernel
+from margmap.bayesnet.compile import compile as compile_network
+from margmap.bayesnet.network import Network
 from margmap.circuit import SUM, Circuit, IntArray, LongArray, Name, Value
 from margmap.errors import QueryError
 from margmap.flat import LEAF, Flat, Runner, to_the_end
+from margmap.interop import as_model
 from margmap.pairs import log_of, log_weight
 from margmap.queries import log_value
 from margmap.reduce import Reduced, reduce_codes, resolve_query
@@ -39,10 +42,12 @@ class Approximation:
 
 
 def approximate(
-    circuit: Circuit,
-    query: Sequence[Name] | None,
+    model: object,
+    query: Sequence[Name] | None = None,
     evidence: Mapping[Name, Value] | None = None,
     method: str = "k_best_tree",
+    *,
+    max_edges: int | None = None,
     **options: Any,
 ) -> Approximation:
     """A state of ``query`` that is likely given ``evidence``, with its exact value and no claim that it is the best.
@@ -52,9 +57,11 @@ def approximate(
     - ``argmax_product``: at each sum the best of its children's states, judged by the sum as a whole.
     - ``k_best_tree``: the states of the ``k`` largest terms, scored; the best of them.
     - ``beam``: from those, all changes of one variable, the ``k`` best kept, until nothing better is found.
+
+    A network is compiled for this query first, to at most ``max_edges`` edges.
     """
     begun = time.perf_counter()
-    if method not in APPROXIMATIONS:
+    if not isinstance(method, str) or method not in APPROXIMATIONS:
         raise QueryError(f"unknown method {method!r}: choose {', '.join(APPROXIMATIONS)}")
     function = APPROXIMATIONS[method]
     known = [name for name in inspect.signature(function).parameters if name == "k"]
@@ -63,8 +70,13 @@ def approximate(
             raise QueryError(f"method {method!r} has no option {option!r}: it takes {', '.join(known) or 'none'}")
         if isinstance(number, bool) or not isinstance(number, int) or number < 1:
             raise QueryError(f"{option}={number!r}: give a whole number of at least 1")
+    model = as_model(model)
     limits = Limits()
     with limits.not_counting_compilation():
+        if isinstance(model, Circuit):
+            circuit = model
+        else:
+            circuit, query, evidence = _compiled(model, query, evidence, max_edges)
         require_tractable(circuit)
         columns = resolve_query(circuit, query, evidence)
         codes, reals = circuit.evidence_codes(evidence)
@@ -76,6 +88,18 @@ def approximate(
     named = {variable.name: variable.label(x) for variable, x in zip(variables, state.tolist(), strict=True)}
     seconds = time.perf_counter() - begun - limits.compiling
     return Approximation(named, log_prob, log_prob - reduced.log_scale, method, seconds)
+
+
+def _compiled(
+    network: Network, query: Sequence[Name] | None, evidence: Mapping[Name, Value] | None, max_edges: int | None
+) -> tuple[Circuit, list[Name], dict[Name, Value]]:
+    """The circuit for one question, and the question as this circuit understands it."""
+    observed = network.observed(evidence)
+    asked: list[Name] = [network.names[column] for column in network.asked(query, observed)]
+    known: dict[Name, Value] = {network.names[v]: network.variables[v].label(x) for v, x in observed.items()}
+    # A circuit has at least one variable, also if nothing is asked or observed.
+    included = asked if asked or known else network.names[:1]
+    return compile_network(network, included, known, max_edges=max_edges), asked, known
 
 
 def best_tree(reduced: Reduced, *, run: Runner = to_the_end) -> IntArray:

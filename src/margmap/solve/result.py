@@ -313,6 +313,12 @@ class Result:
     top: tuple[Ranked, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
+    def __post_init__(self) -> None:
+        """Keep plain numbers: those of numpy show in ``repr`` and are not JSON."""
+        for name in ("log_prob", "log_conditional", "log_upper", "seconds"):
+            value = getattr(self, name)
+            object.__setattr__(self, name, value if value is None else float(value))
+
     @property
     def gap(self) -> float:
         """How far, in nats, a better state could at most lie above this one; 0 when proven optimal to the last bit."""
