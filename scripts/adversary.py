@@ -1343,7 +1343,7 @@ def _start(context: Any, options: argparse.Namespace, indices: Iterable[int], at
 
 
 def read_log(paths: Iterable[Path]) -> Counter[str]:
-    """The counts of logs, added up."""
+    """The counts of logs, added up; what is about a whole run under ``run|``."""
     counts: Counter[str] = Counter()
     for path in paths:
         with path.open() as lines:
@@ -1351,12 +1351,25 @@ def read_log(paths: Iterable[Path]) -> Counter[str]:
                 message = json.loads(line)
                 if message["type"] == "progress":
                     counts.update(message["counts"])
+                elif (
+                    message["type"] == "failure"
+                    and message["way"] not in NETWORK_WAYS
+                    and message["way"] != "marginals"
+                ):
+                    counts["run|failures"] += 1  # a process that died, or the oracle's own fault
+                elif message["type"] == "run":
+                    counts[f"run|commit {message['commit']}, seed {message['seed']}"] += 1
     return counts
 
 
-def tables(counts: Counter[str]) -> str:
-    """Markdown: what was asked and how it ended, by kind, by shape and by method."""
-    text = []
+def tables(counts: Counter[str], before: Counter[str] | None = None) -> str:
+    """Markdown: what was asked and how it ended, by kind, by shape and by method.
+
+    ``before`` has the counts of a run on older code: its failures get a column of their own.
+    """
+    text = [_headline(counts, "Recorded")]
+    if before:
+        text.append(_headline(before, "Before the repairs"))
     for group, title, order in (
         ("kind", "Kind", list(KINDS)),
         ("shape", "Shape", [*SHAPES, "bayes", "bayes, apart", "markov"]),
@@ -1364,13 +1377,23 @@ def tables(counts: Counter[str]) -> str:
     ):
         columns = COLUMNS if group == "way" else ("cases", *COLUMNS)
         rows = [row for row in order if counts[f"{group}|{row}|asked"]]
-        text.append(f"| {title} | {' | '.join(columns)} |\n|---|{'---:|' * len(columns)}")
-        text += (
-            f"| {row} | " + " | ".join(f"{counts[f'{group}|{row}|{c}']:,}" for c in columns) + " |" for row in rows
-        )
-        total = (f"{sum(counts[f'{group}|{row}|{c}'] for row in rows):,}" for c in columns)
-        text.append("| **all** | " + " | ".join(total) + " |\n")
+        found = (lambda row, group=group: [before[f"{group}|{row}|failures"]]) if before else (lambda row: [])
+        cells = {row: [*(counts[f"{group}|{row}|{c}"] for c in columns), *found(row)] for row in rows}
+        cells["**all**"] = [sum(column) for column in zip(*cells.values(), strict=True)]
+        heads = [*columns, *(["failures before"] if before else [])]
+        text.append(f"\n| {title} | {' | '.join(heads)} |\n|---|{'---:|' * len(heads)}")
+        text += (f"| {row} | " + " | ".join(f"{n:,}" for n in numbers) + " |" for row, numbers in cells.items())
     return "\n".join(text)
+
+
+def _headline(counts: Counter[str], what: str) -> str:
+    totals: Counter[str] = Counter()
+    for key, n in counts.items():
+        group, last = key.partition("|")[0], key.rpartition("|")[2]
+        totals[f"{group} {last}"] += n
+    runs = "; ".join(key.partition("|")[2] for key in sorted(counts) if key.startswith("run|commit"))
+    failures = totals["kind failures"] + counts["run|failures"]
+    return f"{what} ({runs or 'now'}): {totals['kind cases']:,} cases, {totals['kind asked']:,} calls, {failures:,} failures.\n"
 
 
 # ------------------------------------------------------------------------------------------------------ looking closely
@@ -1520,9 +1543,10 @@ def main() -> int:
     parser.add_argument("--shrink", metavar="SEED:INDEX", help="the same, made as small as it still fails")
     parser.add_argument("--ways", type=int, default=1, help="shrink for so many of the ways that fail")
     parser.add_argument("--table", type=Path, nargs="+", metavar="LOG", help="print the tables of logs")
+    parser.add_argument("--found", type=Path, nargs="+", metavar="LOG", help="with --table: logs of older code")
     options = parser.parse_args()
     if options.table:
-        print(tables(read_log(options.table)))
+        print(tables(read_log(options.table), read_log(options.found) if options.found else None))
         return 0
     if options.replay or options.shrink:
         seed, index = map(int, (options.replay or options.shrink).split(":"))
