@@ -46,6 +46,9 @@ ONE = 1 << BITS
 #: What an answer may miss its promise by: the tolerance of a proof, and what a finished search may add for rounding.
 TOLERANCE, ROUNDED = 1e-9, 1e-8
 
+#: Where the logs on a way through a circuit add up to more than this, the circuit may be refused.
+BEYOND = 1e299
+
 #: A call that takes longer than this many seconds is a failure too: the cases are small.
 SLOW = 60.0
 
@@ -1074,7 +1077,8 @@ def judge(case: Case, truth: Truth, way: Asked, status: str, result: Any) -> str
     if status == "crash":
         return f"raised {type(result).__name__}: {result}"
     best = truth.ranked
-    beyond = bool(best) and not math.isfinite(double(best[0][0]))
+    # Past this size an answer, or a sum on the way to it, need not be a double: any honest error will do.
+    beyond = truth.size > BEYOND or (bool(best) and not math.isfinite(double(best[0][0])))
     if isinstance(result, MargmapError):
         return _judge_error(case, way, result, bool(best), beyond)
     if not best:
@@ -1084,7 +1088,7 @@ def judge(case: Case, truth: Truth, way: Asked, status: str, result: Any) -> str
     if result.log_upper is not None:
         if math.isnan(result.log_upper):
             return "log_upper is not a number"
-        if result.log_upper < math.inf and not beyond:
+        if result.log_upper < math.inf and math.isfinite(double(best[0][0])):
             short = math.inf if result.log_upper == -math.inf else double(best[0][0] - fixed(result.log_upper))
             if short > error:
                 return f"log_upper {result.log_upper!r} is {short:.3g} under the optimum"
@@ -1103,7 +1107,7 @@ def judge(case: Case, truth: Truth, way: Asked, status: str, result: Any) -> str
         if value is None:
             return f"{status} with an impossible state {state}"
         if not math.isfinite(ranked.log_prob):
-            if beyond or not math.isfinite(double(value)):
+            if not math.isfinite(double(value)):
                 continue
             return f"log_prob {ranked.log_prob} of a possible state"
         off = abs(double(value - fixed(ranked.log_prob)))
@@ -1131,7 +1135,7 @@ def _judge_error(case: Case, way: Asked, error: MargmapError, possible: bool, be
     if not possible and isinstance(error, StructureError) and case.tables:
         return ""  # a Markov network without any possible state is refused as a whole
     if beyond:
-        return ""  # the answer is larger than any double: any honest error will do
+        return ""
     if isinstance(error, StructureError) and way.method == "frontier" and case.shape in ("crossing", "bayes, apart"):
         return ""
     if isinstance(error, StructureError) and way.method == "frontier" and case.tables:
@@ -1147,6 +1151,8 @@ def judge_queries(case: Case, truth: Truth, model: Any) -> str:
     allowed = TOLERANCE + 8 * EPS * truth.size + truth.error
     try:
         log = mm.log_marginal(model, evidence)
+    except StructureError as error:
+        return "" if truth.size > BEYOND else f"log_marginal: StructureError: {error}"
     except Exception as error:
         return f"log_marginal raised {type(error).__name__}: {error}"
     if truth.total is None:
@@ -1351,11 +1357,7 @@ def read_log(paths: Iterable[Path]) -> Counter[str]:
                 message = json.loads(line)
                 if message["type"] == "progress":
                     counts.update(message["counts"])
-                elif (
-                    message["type"] == "failure"
-                    and message["way"] not in NETWORK_WAYS
-                    and message["way"] != "marginals"
-                ):
+                elif message["type"] == "failure" and message["way"] not in (*NETWORK_WAYS, "marginals"):
                     counts["run|failures"] += 1  # a process that died, or the oracle's own fault
                 elif message["type"] == "run":
                     counts[f"run|commit {message['commit']}, seed {message['seed']}"] += 1
@@ -1393,7 +1395,8 @@ def _headline(counts: Counter[str], what: str) -> str:
         totals[f"{group} {last}"] += n
     runs = "; ".join(key.partition("|")[2] for key in sorted(counts) if key.startswith("run|commit"))
     failures = totals["kind failures"] + counts["run|failures"]
-    return f"{what} ({runs or 'now'}): {totals['kind cases']:,} cases, {totals['kind asked']:,} calls, {failures:,} failures.\n"
+    asked = f"{totals['kind cases']:,} cases, {totals['kind asked']:,} calls"
+    return f"{what} ({runs or 'now'}): {asked}, {failures:,} failures.\n"
 
 
 # ------------------------------------------------------------------------------------------------------ looking closely
@@ -1426,7 +1429,10 @@ def report(case: Case, asked: Iterable[Asked]) -> list[str]:
         if wrong:
             failed.append(way.label)
     if not case.tables:
-        print(f"marginals: {judge_queries(case, truth, model) or 'right'}")
+        wrong = judge_queries(case, truth, model)
+        print(f"marginals: {wrong or 'right'}")
+        if wrong:
+            failed.append("marginals")
     return failed
 
 
@@ -1515,7 +1521,10 @@ def shrink(case: Case, way: Asked) -> Case:
             truth, model = oracle(candidate), to_model(candidate)
         except Exception:
             return ""
-        found = judge(candidate, truth, way, *ask(model, candidate, way))
+        if way.method == "marginals":
+            found = judge_queries(candidate, truth, model)
+        else:
+            found = judge(candidate, truth, way, *ask(model, candidate, way))
         return " ".join(found.split()[:2])
 
     what = wrong(case)
@@ -1555,14 +1564,15 @@ def main() -> int:
         first = ways(case, rng, 3)
         rng.setstate(state)
         asked = first + ways(case, rng, None)
+        unasked = Asked("marginals", "marginals", {})
         print(show(case))
         failed = report(case, asked)
         if options.shrink:
             for label in list(dict.fromkeys(failed))[: options.ways]:
-                way = next(w for w in asked if w.label == label)
+                way = next((w for w in asked if w.label == label), unasked)
                 small = shrink(case, way)
                 print(f"\n== {label}, made small ==\n{show(small)}")
-                report(small, [way])
+                report(small, [] if way is unasked else [way])
         return 1 if failed else 0
     return 1 if campaign(options) else 0
 
