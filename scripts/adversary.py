@@ -1048,10 +1048,13 @@ def _too_slow(number: int, frame: object) -> None:
     raise TooSlow
 
 
-def ask(model: Any, case: Case, way: Asked) -> tuple[str, Any]:
-    """The status, or the name of an error; and the result, or the error."""
+def ask(model: Any, case: Case, way: Asked, seconds: float | None = None) -> tuple[str, Any]:
+    """The status, or the name of an error; and the result, or the error. After so many ``seconds`` it is given up."""
     evidence = {name(v): x for v, x in case.evidence.items()}
     try:
+        if seconds:
+            signal.signal(signal.SIGALRM, _too_slow)
+            signal.setitimer(signal.ITIMER_REAL, seconds)
         result = mm.marginal_map(model, asked_for(case), evidence, way.method, **way.keywords)
     except MargmapError as error:
         return type(error).__name__, error
@@ -1059,6 +1062,9 @@ def ask(model: Any, case: Case, way: Asked) -> tuple[str, Any]:
         return "slow", None
     except Exception as error:
         return "crash", error
+    finally:
+        if seconds:
+            signal.setitimer(signal.ITIMER_REAL, 0)
     return result.status, result
 
 
@@ -1189,7 +1195,7 @@ def run_case(
 ) -> tuple[Case, list[tuple[str, str, str]]]:
     """One case: the label, the status and what is wrong of every way it was asked.
 
-    ``watched``: SIGALRM raises :class:`TooSlow` here, so that no call can take for ever.
+    ``watched``: no call can take for ever; for the main thread of a process on a system with signals.
     """
     case, rng = make_case(seed, index, kinds)
     truth = oracle(case)
@@ -1199,11 +1205,7 @@ def run_case(
         return case, [("make", "crash", f"{type(error).__name__}: {error}")]
     answers = []
     for way in ways(case, rng, how_many):
-        if watched:
-            signal.setitimer(signal.ITIMER_REAL, SLOW)
-        status, result = ask(model, case, way)
-        if watched:
-            signal.setitimer(signal.ITIMER_REAL, 0)
+        status, result = ask(model, case, way, SLOW if watched else None)
         answers.append((way.label, status, judge(case, truth, way, status, result)))
     if (how_many is None or rng.random() < 0.2) and (not case.tables or hasattr(mm, "Posteriors")):
         wrong = judge_queries(case, truth, model)
@@ -1231,7 +1233,6 @@ def work(
     seed: int, indices: Iterable[int], kinds: Sequence[str], at: Any, send: Callable[[dict[str, Any]], None]
 ) -> None:
     """Run cases, report every failure at once and the counts of every thousand."""
-    signal.signal(signal.SIGALRM, _too_slow)
     warnings.filterwarnings("error", module="margmap")  # a warning from within is a failure
     counts: Counter[str] = Counter()
     for done, index in enumerate(indices, 1):
@@ -1419,7 +1420,7 @@ def report(case: Case, asked: Iterable[Asked]) -> list[str]:
     for value, state in best[:8]:
         print(f"  {state}: {double(value)!r} ({double(value - best[0][0]):.6g} from the best)")
     for way in asked:
-        status, result = ask(model, case, way)
+        status, result = ask(model, case, way, 5.0)
         wrong = judge(case, truth, way, status, result)
         answer = result
         if isinstance(result, mm.Result):
@@ -1524,7 +1525,7 @@ def shrink(case: Case, way: Asked) -> Case:
         if way.method == "marginals":
             found = judge_queries(candidate, truth, model)
         else:
-            found = judge(candidate, truth, way, *ask(model, candidate, way))
+            found = judge(candidate, truth, way, *ask(model, candidate, way, 5.0))
         return " ".join(found.split()[:2])
 
     what = wrong(case)
