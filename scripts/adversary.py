@@ -147,6 +147,8 @@ class Truth(NamedTuple):
     error: float
     #: The sum of the sizes of the logs on the worst way through the circuit; doubles can do as well as eps times it.
     size: float
+    #: The same for the worst node, also where it cannot be reached.
+    largest: float
 
     @property
     def ranked(self) -> list[tuple[int, tuple[int, ...]]]:
@@ -223,7 +225,7 @@ def oracle(case: Case) -> Truth:
     return long_double_truth(case)
 
 
-def _sizes(case: Case) -> float:
+def _sizes(case: Case) -> tuple[float, float]:
     size: list[float] = []
     for n in case.nodes:
         if isinstance(n, Product):
@@ -248,7 +250,7 @@ def _sizes(case: Case) -> float:
             size.append(n.params[0] * max(abs(p) for p in n.params[1:] if p > -math.inf) + n.params[0])
         else:
             size.append(max((abs(p) for p in n.params if p > -math.inf), default=0.0))
-    return size[-1]
+    return size[-1], max(size)
 
 
 def _constant(case: Case, leaf: Leaf) -> int | None:
@@ -300,7 +302,7 @@ def exact_truth(case: Case, states: Sequence[tuple[Any, ...]] | None = None) -> 
     finite = [v for v in root if v is not None]
     total = _log_sum(finite) if finite else None
     blurred = 4 * EPS * (depth[-1] + count + sum(case.blocks.values()))
-    return Truth(dict(zip(states, root, strict=True)), total, blurred, _sizes(case))
+    return Truth(dict(zip(states, root, strict=True)), total, blurred, *_sizes(case))
 
 
 def long_double_truth(case: Case) -> Truth:
@@ -375,7 +377,7 @@ def long_double_truth(case: Case) -> Truth:
         values[state] = offset[-1] + fixed_long(x) if np.isfinite(x) else None
     finite = [v for v in values.values() if v is not None]
     total_log = _log_sum(finite) if finite else None
-    return Truth(values, total_log, 2 * error[-1] + 2 * EPS * len(values), _sizes(case))
+    return Truth(values, total_log, 2 * error[-1] + 2 * EPS * len(values), *_sizes(case))
 
 
 def _network_truth(case: Case) -> Truth:
@@ -414,7 +416,8 @@ def _network_truth(case: Case) -> Truth:
     finite_values = [v for v in values.values() if v is not None]
     total = _log_sum(finite_values) if finite_values else None
     # A Bayesian network divides its rows by their sums in doubles, once: that much is the reader's, not the solver's.
-    return Truth(values, total, LD_EPS * 8 * size + 2 * EPS * len(values) + (4 * EPS * n if bayes else 0.0), size)
+    blurred = LD_EPS * 8 * size + 2 * EPS * len(values) + (4 * EPS * n if bayes else 0.0)
+    return Truth(values, total, blurred, size, size)
 
 
 # ----------------------------------------------------------------------------------------------------- to the package
@@ -1084,7 +1087,7 @@ def judge(case: Case, truth: Truth, way: Asked, status: str, result: Any) -> str
         return f"raised {type(result).__name__}: {result}"
     best = truth.ranked
     # Past this size an answer, or a sum on the way to it, need not be a double: any honest error will do.
-    beyond = truth.size > BEYOND or (bool(best) and not math.isfinite(double(best[0][0])))
+    beyond = truth.largest > BEYOND or (bool(best) and not math.isfinite(double(best[0][0])))
     if isinstance(result, MargmapError):
         return _judge_error(case, way, result, bool(best), beyond)
     if not best:
@@ -1158,7 +1161,7 @@ def judge_queries(case: Case, truth: Truth, model: Any) -> str:
     try:
         log = mm.log_marginal(model, evidence)
     except StructureError as error:
-        return "" if truth.size > BEYOND else f"log_marginal: StructureError: {error}"
+        return "" if truth.largest > BEYOND else f"log_marginal: StructureError: {error}"
     except Exception as error:
         return f"log_marginal raised {type(error).__name__}: {error}"
     if truth.total is None:
