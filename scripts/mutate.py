@@ -27,6 +27,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from mutations import MUTATIONS, Mutation
+
 ROOT = Path(__file__).resolve().parent.parent
 
 #: Seconds that the tests of one break, and all tests together on the sources as they are, may take.
@@ -34,22 +36,6 @@ SECONDS, SECONDS_UNBROKEN = 300, 3600
 
 # A break that is no program at all fails every test; that says nothing about the tests.
 NO_PROGRAM = ("SyntaxError", "IndentationError", "NameError", "UnboundLocalError", "TypingError", "LoweringError")
-
-
-class Mutation(NamedTuple):
-    """A line on which soundness rests, and a break of it."""
-
-    #: The file, below ``src/margmap``.
-    file: str
-    #: The text to replace. It occurs once in the file, or once between ``after`` and the next ``def`` at the margin.
-    old: str
-    new: str
-    #: What is broken, and why the answer can then be wrong.
-    why: str
-    #: Tests (ids of pytest, relative to the root) of which at least one must fail.
-    tests: tuple[str, ...]
-    #: A text that occurs once, such as the head of a function, behind which ``old`` is looked for.
-    after: str = ""
 
 
 class Outcome(NamedTuple):
@@ -215,8 +201,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--list", action="store_true", help="list the breaks and do nothing")
     parser.add_argument("--check", action="store_true", help="only see whether the list still fits the sources")
     options = parser.parse_args(arguments)
-    from mutations import MUTATIONS
-
     chosen = [m for m in MUTATIONS if re.search(options.only, f"{m.file} {m.after} {m.old} {m.why}")]
     if options.list:
         print("\n".join(f"{m.file}: {m.why}" for m in chosen))

@@ -13,8 +13,9 @@ from problems import SORTS, STRUCTURED, check_bounds, check_optimal, make
 from test_parallel import Here
 
 import margmap as mm
+from margmap.circuit import BERNOULLI, Parts, Variable, assemble
 from margmap.reduce import reduce
-from margmap.solve import frontier, parallel
+from margmap.solve import frontier, parallel, search
 from margmap.solve.bounds import view_of
 from margmap.solve.branch import Search
 from margmap.solve.plan import make_plan
@@ -209,3 +210,100 @@ def test_joins_of_more_pairs_than_are_looked_at(monkeypatch):
     for width in (3, 16, 40):
         r = mm.marginal_map(circuit, None, method="frontier", width=width, max_width=width)
         assert r.log_upper >= best - 1e-12
+
+
+# The k best, and what is known when a solver is stopped.
+
+
+@pytest.mark.parametrize("method", ["frontier", "branch"])
+def test_the_k_best_are_complete(method, monkeypatch):
+    """None of them is missing, however close to the next one it is, and however the solver begins."""
+    for i, (sort, p, planted) in enumerate(near_ties(35_000, 1)):
+        if method == "frontier" and sort not in STRUCTURED:
+            continue
+        mislead(monkeypatch, planted)
+        k = 2 + i % 4
+        r = mm.marginal_map(p.circuit, p.query, p.evidence, method, k=k)
+        expected = [math.log(value) for value, _ in p.ranked[:k] if value > 0]
+        assert r.status == "optimal", p.name
+        assert [one.log_prob for one in r.top] == pytest.approx(expected, abs=1e-9), p.name
+        assert len({tuple(one.state.values()) for one in r.top}) == len(expected), p.name
+
+
+def stop_at(monkeypatch, moment):
+    """The solver is stopped when it looks at its limits for the so-manieth time."""
+    asked = itertools.count(1)
+
+    def check(_limits):
+        if next(asked) >= moment:
+            raise Stopped("time_limit")
+
+    monkeypatch.setattr(Limits, "check", check)
+
+
+def test_factors_stopped_at_every_moment(monkeypatch):
+    stops = 0
+    for seed in range(3):
+        circuit, planted, best = factors(np.random.default_rng(seed), 4, 0.05)
+        mislead(monkeypatch, planted)
+        for moment in range(1, 60):
+            stop_at(monkeypatch, moment)
+            r = mm.marginal_map(circuit, None, method="branch")
+            assert r.log_prob - 1e-12 <= best <= r.log_upper + 1e-12
+            stops += r.status == "time_limit"
+    assert stops > 20
+
+
+def test_enumeration_stopped_at_every_chunk(monkeypatch):
+    """The best state is among the last ones; until it is seen, the bound has room for it."""
+    for seed in range(20):
+        circuit, table = halves(np.random.default_rng(seed), 7, 20)
+        if table.argmax() < table.size // 2:
+            continue
+        stop_at(monkeypatch, 1)
+        r = mm.marginal_map(circuit, None, method="brute")
+        assert r.status == "time_limit"
+        assert r.details["states"] < table.size
+        assert r.log_prob < math.log(table.max()) <= r.log_upper
+
+
+def test_a_worker_sends_back_all_it_has_not_done(monkeypatch):
+    """Whenever it is stopped, each of its parts is done, or comes back, whole or in smaller parts."""
+    p = make("coins", 36_000)
+    reduced = reduce(p.circuit, [v.name for v in p.circuit.variables])
+    parts = [parallel.Part(((0, a), (1, b), (2, c)), 0.0) for a, b, c in itertools.product(range(2), repeat=3)]
+    worst = 0
+    for structured in (False, True):
+        work = parallel.Work(reduced, structured, 1e-9, None)
+        for moment in range(1, 40):
+            stop_at(monkeypatch, moment)
+            answer = work.attempt(parts, -100.0, Limits())
+            begun = [part for part in answer.left if len(part.fixed) == 3]
+            monkeypatch.undo()
+            for part in parts:
+                best = work.attempt([part], -100.0, Limits())
+                covered = any(part.fixed == left.fixed[:3] for left in answer.left)
+                assert covered or best.log_value <= max(answer.log_upper, answer.log_value) + 1e-12
+            worst = max(worst, len(begun))
+    assert worst == len(parts)
+
+
+def test_search_below_the_smallest_float(monkeypatch):
+    """The first dive of the search ends at the best state, although its value is no double."""
+    n = 1600
+    parts = Parts.new()
+    parts.product([parts.leaf(BERNOULLI, i, [math.log(0.6), math.log(0.4)]) for i in range(n)])
+    circuit = assemble([Variable(i) for i in range(n)], parts)
+    real = search._search
+
+    def stopped(*arguments):
+        real(*arguments[:-1], np.array([0, n + 5]))
+        raise Stopped("time_limit")
+
+    monkeypatch.setattr(search, "_search", stopped)
+    monkeypatch.setattr(search, "beam", lambda *_, **__: np.zeros(n, np.int32))
+    monkeypatch.setattr(search, "STAGE_EDGES", 1 << 40)
+    r = mm.marginal_map(circuit, None, method="search")
+    assert r.log_prob == pytest.approx(n * math.log(0.6), rel=1e-12)
+    assert r.log_prob < -750
+    assert r.log_upper >= r.log_prob
