@@ -4,11 +4,11 @@
     python scripts/mutate.py --only sweep    # those whose file, text or reason has "sweep" in it
     python scripts/mutate.py --check         # only: does every line of the list still stand in the sources?
 
-The list is in ``mutations.py`` beside this file. Each break is made in a copy of ``src``, and the tests named for it run
-with that copy. It is *seen* if a test fails; one that no test sees makes the exit code 1. Before that the same tests run
-on the copy as it is, where all must pass. A test that does not end is stopped, and that does not count as seen. The
-copies and their compiled kernels stay in the folder for temporary files, so that the next run compiles only what
-has changed since.
+The list is in ``mutations.py`` beside this file. Each break is made in a copy of ``src``, and the tests named for it
+run with that copy. It is *seen* if a test fails; one that no test sees makes the exit code 1. Before that the same
+tests run on the copy as it is, where all must pass. A test that does not end is stopped, and that does not count as
+seen. The copies and their compiled kernels stay in the folder for temporary files, so that the next run compiles only
+what has changed since.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Slot:
         self.kept.mkdir(exist_ok=True)
         _stamp_by_code(self.source / "margmap" / "_jit.py")
 
-    def run(self, tests: Sequence[str], cache: Path, seconds: float, options: Sequence[str] = ("-x",)) -> tuple[int, str]:
+    def run(self, tests: Sequence[str], cache: Path, seconds: float, *options: str) -> tuple[int, str]:
         """The exit code of pytest (-1 if it took too long) and what it printed."""
         environment = {
             **os.environ,
@@ -117,7 +117,7 @@ class Slot:
 
     def unbroken(self, tests: Sequence[str]) -> str:
         """What fails on the copy as it is; kernels compiled meanwhile are kept."""
-        code, printed = self.run(tests, self.kept, SECONDS_UNBROKEN, ())
+        code, printed = self.run(tests, self.kept, SECONDS_UNBROKEN)
         return "" if code == 0 else printed[-4000:] or "the tests take too long"
 
     def outcome(self, mutation: Mutation) -> Outcome:
@@ -130,7 +130,7 @@ class Slot:
         begun = time.perf_counter()
         try:
             path.write_text(broken(whole, mutation))
-            code, printed = self.run(mutation.tests, self.cache, SECONDS)
+            code, printed = self.run(mutation.tests, self.cache, SECONDS, "-x")
         finally:
             path.write_text(whole)
         seconds = time.perf_counter() - begun
@@ -159,8 +159,7 @@ def _stamp_by_code(path: Path) -> None:
 
 def run(mutations: Sequence[Mutation], jobs: int, say: Callable[[str], None], root: Path = ROOT) -> list[Outcome]:
     """Break every line; a RuntimeError if the tests fail on the sources as they are."""
-    name = f"margmap-mutate-{os.getuid()}-{hashlib.sha256(str(root).encode()).hexdigest()[:8]}"
-    home = Path(tempfile.gettempdir()) / name
+    home = Path(tempfile.gettempdir()) / f"margmap-mutate-{hashlib.sha256(str(root).encode()).hexdigest()[:12]}"
     size = -(-len(mutations) // max(1, jobs))
     shares = [mutations[i : i + size] for i in range(0, len(mutations), size)]
 
@@ -176,8 +175,8 @@ def run(mutations: Sequence[Mutation], jobs: int, say: Callable[[str], None], ro
         found = []
         for mutation in shares[number]:
             found.append(slot.outcome(mutation))
-            last = found[-1]
-            say(f"{'seen' if last.seen else 'NOT SEEN'}, {last.seconds:.0f} s: {mutation.file}: {mutation.why}: {last.by}")
+            _, seen, by, seconds = found[-1]
+            say(f"{'seen' if seen else 'NOT SEEN'}, {seconds:.0f} s: {mutation.file}: {mutation.why}: {by}")
         return found
 
     with ThreadPoolExecutor(max(1, len(shares))) as pool:
@@ -188,8 +187,8 @@ def table(outcomes: Iterable[Outcome]) -> str:
     """The outcomes as Markdown."""
     lines = ["| file | what was broken | seen by |", "|---|---|---|"]
     for mutation, seen, by, _ in outcomes:
-        test = by.removeprefix("tests/").replace("|", "\\|")
-        lines.append(f"| `{mutation.file}` | {mutation.why} | {f'`{test}`' if seen else '**' + by.splitlines()[0] + '**'} |")
+        said = f"`{by.removeprefix('tests/')}`" if seen else f"**{by.splitlines()[0]}**"
+        lines.append(f"| `{mutation.file}` | {mutation.why} | {said} |")
     return "\n".join(lines)
 
 

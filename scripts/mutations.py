@@ -41,6 +41,7 @@ STOPPED_FRONTIER = "tests/solve/test_frontier.py::test_stopped_at_every_moment_t
 STOPPED_SEARCH = "tests/solve/test_search.py::test_stopped_at_every_node_the_bounds_hold"
 STOPPED_CORES = "tests/solve/test_parallel.py::test_stopped_at_every_moment_the_bounds_hold"
 STOPPED_KERNEL = "tests/solve/test_limits.py::test_stopped_inside_of_any_kernel_the_bounds_hold"
+DEATHS = "tests/solve/test_parallel.py::test_dead_and_new_workers"
 WIDTHS = "tests/solve/test_frontier.py::test_bounds_hold_under_any_width_limit"
 TOP = "tests/solve/test_topk.py::test_equals_sorted_enumeration"
 LAST_BIT = "tests/solve/test_topk.py::test_the_upper_bound_is_sound_to_the_last_bit"
@@ -333,7 +334,11 @@ BRANCH_BREAKS = _of(
         "if relative[variable, x] > 0]",
         "if relative[variable, x] > 0.1]",
         "values with a small bound are never tried",
-        (f"{NEAR}[branch]", f"{NEAR}[branch]", "tests/solve/test_branch.py::test_equals_enumeration_without_hill_climbing[dense]"),
+        (
+            f"{NEAR}[branch]",
+            f"{NEAR}[branch]",
+            "tests/solve/test_branch.py::test_equals_enumeration_without_hill_climbing[dense]",
+        ),
     ),
     (
         "def _branch(",
@@ -442,8 +447,8 @@ BRANCH_BREAKS = _of(
     ),
     (
         "def run_many(",
-        "            if self._status != \"optimal\" or self._stopped():\n                log_upper = max(log_upper, log_bound)",
-        "            if self._status != \"optimal\" or self._stopped():\n                log_upper = max(log_upper, -np.inf)",
+        "log_upper = max(log_upper, log_bound)\n                continue",
+        "log_upper = max(log_upper, -np.inf)\n                continue",
         "for the k best, stopped, open nodes are forgotten",
         (STOPPED_BRANCH,),
     ),
@@ -835,7 +840,10 @@ PARALLEL_BREAKS = _of(
         "                self.push(part)",
         "                pass",
         "a part whose worker died is forgotten",
-        ("tests/solve/test_parallel.py::test_dead_and_new_workers[coins]", "tests/solve/test_parallel.py::test_dead_and_new_workers[dense]"),
+        (
+            "tests/solve/test_parallel.py::test_dead_and_new_workers[coins]",
+            "tests/solve/test_parallel.py::test_dead_and_new_workers[dense]",
+        ),
     ),
 )
 

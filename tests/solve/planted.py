@@ -1,6 +1,6 @@
 """Circuits whose best states are known because they were put there: near ties, and frontiers that get wide.
 
-And solvers that are misled: they begin with a state that is planted just below the best, climb from nothing, and so have
+And solvers that are misled: they begin with a state that is planted just below the best, do not climb, and so have
 nothing but their bounds to find the best one with.
 """
 
@@ -99,9 +99,7 @@ def factors(rng, count, margin):
         table = 0.0
         products = []
         for row in p:
-            leaves = [
-                parts.leaf(BERNOULLI, size * i + j, [math.log(x), math.log1p(-x)]) for j, x in enumerate(row)
-            ]
+            leaves = [parts.leaf(BERNOULLI, size * i + j, [math.log(x), math.log1p(-x)]) for j, x in enumerate(row)]
             products.append(parts.product(leaves))
             one = np.ones(1)
             for x in row:
@@ -117,4 +115,3 @@ def factors(rng, count, margin):
         best += math.log(table[top])
     parts.product(roots)
     return assemble([Variable(i) for i in range(size * count)], parts), np.array(planted, np.int32), best
-
