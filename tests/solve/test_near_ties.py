@@ -13,9 +13,10 @@ from problems import SORTS, STRUCTURED, check_bounds, check_optimal, make
 from test_parallel import Here
 
 import margmap as mm
+import naive
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
 from margmap.reduce import reduce
-from margmap.solve import frontier, parallel, search
+from margmap.solve import frontier, parallel, result, search
 from margmap.solve.bounds import view_of
 from margmap.solve.branch import Search
 from margmap.solve.plan import make_plan
@@ -239,6 +240,58 @@ def stop_at(monkeypatch, moment):
             raise Stopped("time_limit")
 
     monkeypatch.setattr(Limits, "check", check)
+
+
+def stopped_searches(monkeypatch, first, sorts):
+    """Problems that begin with a planted state, each stopped at one moment after the other, also inside of kernels."""
+    monkeypatch.setattr(result, "QUICK_EDGES", 0)
+    for _, p, planted in near_ties(first, 1, sorts):
+        reduced = reduce(p.circuit, p.query, p.evidence)
+        if reduced.num_edges == 0:
+            continue
+        values = {q: naive.log(value) - reduced.log_scale for value, q in p.ranked}
+        mislead(monkeypatch, planted)
+        for moment in (1, 2, 3, 5, 8, 12, 17, 23, 30, 40):
+            stop_at(monkeypatch, moment)
+            search_ = Search(reduced.cardinality, Limits())
+            yield p, reduced, values, search_
+
+
+SEARCHED = ("partitions", "coins", "dense, unstructured", "many values, unstructured", "latent tree, many values")
+
+
+def test_a_stopped_search_leaves_every_better_state(monkeypatch):
+    """Each state that is better than the best found is in a part that is left, and not above that part's bound."""
+    parts = 0
+    for p, reduced, values, search_ in stopped_searches(monkeypatch, 37_000, SEARCHED):
+        try:
+            found, status = search_.run(reduced.flat, -np.inf)
+        except Stopped:
+            continue  # before it began
+        if status == "optimal":
+            assert found.log_value == pytest.approx(max(values.values()), abs=1e-9), p.name
+            continue
+        parts += len(found.left) > 1
+        for q, value in values.items():
+            if value > found.log_value + 1e-9:
+                of = [left for left in found.left if all(q[v] == x for v, x in left.fixed)]
+                assert of, f"{p.name}: {q} is in no part"
+                assert value <= max(left.log_upper for left in of) + 1e-11, f"{p.name}: {q} is above its bound"
+                assert value <= found.log_upper + 1e-11, p.name
+    assert parts > 20
+
+
+def test_a_stopped_search_for_the_k_best_bounds_the_others(monkeypatch):
+    stops = 0
+    for p, reduced, values, search_ in stopped_searches(monkeypatch, 38_000, SEARCHED):
+        try:
+            states, log_upper, status = search_.run_many(reduced.flat, 3)
+        except Stopped:
+            continue
+        stops += status != "optimal"
+        known = {tuple(state.tolist()) for state in states}
+        assert all(value <= log_upper + 1e-9 for q, value in values.items() if q not in known), p.name
+    assert stops > 20
 
 
 def test_factors_stopped_at_every_moment(monkeypatch):
