@@ -11,7 +11,7 @@ from problems import Problem, make
 
 import naive
 from circuits import columns, fixed
-from margmap.circuit import BERNOULLI, INDICATOR, SUM, Parts, Variable, assemble
+from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, SUM, Parts, Variable, assemble
 from margmap.solve import branch, frontier, iterative, search
 from margmap.solve.incumbent import Incumbents, lower_bound_state
 
@@ -115,3 +115,30 @@ def factors(rng, count, margin):
         best += math.log(table[top])
     parts.product(roots)
     return assemble([Variable(i) for i in range(size * count)], parts), np.array(planted, np.int32), best
+
+
+def beyond_doubles(rng, variables=6, states=3, size=400.0):
+    """A latent tree whose tables span hundreds of nats; also the log value of every state, the last variable fastest.
+
+    What is small is beyond all doubles beside what is large, and may still decide.
+    """
+    parts = Parts.new()
+    codes = np.array(list(np.ndindex(*[2] * variables)))
+
+    def logs(shape):
+        return np.where(rng.random(shape) < 0.3, 0.0, -rng.exponential(size, shape))
+
+    waiting = []  # of each subtree, nodes and their log values under all states
+    for v in range(variables):
+        rows = logs((states, 2))
+        waiting.append([(parts.leaf(CATEGORICAL, v, row.tolist()), row[codes[:, v]]) for row in rows])
+    while len(waiting) > 1:
+        first, second = waiting.pop(0), waiting.pop(0)
+        both = [(parts.product([a, b]), x + y) for (a, x), (b, y) in zip(first, second, strict=True)]
+        nodes, values = [n for n, _ in both], np.array([x for _, x in both])
+        rows = logs((states if waiting else 1, states))
+        waiting.append(
+            [(parts.sum(nodes, row.tolist()), np.logaddexp.reduce(values + row[:, None], axis=0)) for row in rows]
+        )
+    root, values = waiting[0][0]
+    return assemble([Variable(v) for v in range(variables)], parts, root), values
