@@ -20,6 +20,9 @@ _LARGE = 1 << 16
 # Two tables that differ by this much, relatively, in every entry are the same but for rounding.
 _ROUNDING = 4e-15
 
+# Quotients under this begin to lose digits.
+_SMALLEST = 2.0**-1000
+
 
 def ancestors(network: Network, columns: Iterable[int]) -> set[int]:
     """The columns themselves and everything above them in a Bayesian network."""
@@ -88,7 +91,9 @@ class Problem:
             table = factor.table[np.ix_(*(self.values[v] for v in factor.scope))]
             scope = tuple(v for v in factor.scope if self.values[v].size > 1)
             top = float(table.max())
-            if network.kind == "markov" and top > 0:  # logs near 0 keep more digits; a conditional table has them
+            # Logs near 0 keep more digits. A conditional table has them; of another one the largest entry is taken out,
+            # unless its smallest one would then have digits that a double has no room for.
+            if network.kind == "markov" and top > 0 and table[table > 0].min() / top > _SMALLEST:
                 table = table / top
                 constants.append(math.log(top))
             self._keep(scope, table.reshape([self.values[v].size for v in scope]), constants)

@@ -26,6 +26,9 @@ from margmap.solve.sweep import sweep
 FIRST_WIDTH = 64
 WIDTH_GROWTH = 8
 
+# Pairs of vectors that a join looks at one by one: so many, and so many more for each vector that it may keep.
+PAIRS, PAIRS_OF_ONE = 4096, 16
+
 # Sweeps this narrow are done before the search of `branch` gets its turn.
 BRANCH_FROM = 4096
 
@@ -79,7 +82,8 @@ def solve_planned(
             if width > widest_allowed:
                 raise Stopped("memory_limit")
             log_floor = floor + slack - bounds.log_upper
-            work = partial(sweep, flat, bounds.share, bounds.least, plan, cardinality.size, log_floor, width, k)
+            pairs, variables = PAIRS + PAIRS_OF_ONE * width, cardinality.size
+            work = partial(sweep, flat, bounds.share, bounds.least, plan, variables, log_floor, width, pairs, k)
             ended, values, states, upper, wide = work(np.array([0, QUICK_WORK]))
             if not ended:
                 _, values, states, upper, wide = limits.run(work)

@@ -34,12 +34,14 @@ def sweep(
     variables: int,
     log_floor: float,
     most: int,
+    pairs: int,
     best_of: int,
     stop: LongArray,
 ) -> tuple[bool, FloatArray, NDArray[np.int32], float, int]:
     """Go up the scopes keeping at most ``most`` vectors of each; look for states with a log value above ``log_floor``.
 
-    Surplus vectors are merged into their entrywise maximum, which stands for no state but keeps the bound. The sweep
+    Surplus vectors are merged into their entrywise maximum, which stands for no state but keeps the bound. A join looks
+    at no more than twice ``pairs`` pairs of vectors one by one; what the others can reach is merged too. The sweep
     ends early when another thread sets ``stop[0]`` or it has done about ``stop[1]`` multiplications. ``least`` is the
     smallest product of the shares on a way through sums alone: it tells when something may become too small for a
     double; then it is raised to ``SMALLEST``. So no value is under the true one by more than rounding.
@@ -123,7 +125,7 @@ def sweep(
                 careful = smallest[s] * smallest[t] * least <= SMALLEST
                 kept, kept_left, kept_right, kept_merged = _join(
                     f, share, plan, s, j, kept, kept_merged, other, other_merged,
-                    total, limit, outside, floor, most, best_of, careful, stop,
+                    total, limit, outside, floor, most, pairs, best_of, careful, stop,
                 )  # fmt: skip
                 if stop[0] != 0:
                     return False, no_values, no_states, np.inf, widest
@@ -370,8 +372,8 @@ def _gather(f: Flat, plan: Plan, s: int, first: FloatArray) -> FloatArray:
 def _join(
     f: Flat, share: FloatArray, plan: Plan, s: int, j: int,
     first: FloatArray, first_merged: Marks, second: FloatArray, second_merged: Marks,
-    total: FloatArray, limit: FloatArray, outside: FloatArray, floor: float, most: int, best_of: int, careful: bool,
-    stop: LongArray,
+    total: FloatArray, limit: FloatArray, outside: FloatArray,
+    floor: float, most: int, pairs: int, best_of: int, careful: bool, stop: LongArray,
 ) -> tuple[FloatArray, NDArray[np.int32], NDArray[np.int32], Marks]:  # fmt: skip
     """Join vectors over the first ``j + 1`` parts of a scope (by its products) with those of part ``j + 1``."""
     begin, end = plan.node_at[s], plan.node_at[s + 1]
@@ -393,7 +395,7 @@ def _join(
             for k in range(j + 2, parts):
                 weight[p] = _product(weight[p], limit[plan.factor[f.start[n] + k]])
             p += 1
-    pair_first, pair_second, score, lost = _score(first, second, column, weight, floor, 16 * most + 4096, stop)
+    pair_first, pair_second, score, lost = _score(first, second, column, weight, floor, pairs, stop)
     order = np.argsort(-score)
     cost = end - begin  # of one more vector: its products and sums, and then the comparison with those kept
     for i in range(begin, end):
@@ -498,7 +500,7 @@ def _score(
     pair left out exceeds.
     """
     n_first, n_second, columns = first.shape[0], second.shape[0], second.shape[1]
-    room = min(n_first * n_second, 256)
+    room = min(n_first * n_second, 256, 2 * most)
     pair_first, pair_second = np.zeros(room, dtype=np.int32), np.zeros(room, dtype=np.int32)
     score = np.zeros(room)
     count = 0

@@ -1,0 +1,1495 @@
+"""The lines on which soundness rests, each with a break that the tests must see; ``mutate.py`` breaks them one by one.
+
+Whoever changes such a line changes it here too (a test sees to it), and whoever adds a bound, a drop, a merge, a
+floor, a rounding or an early exit adds a break of it. A break is small on purpose: tests see coarse ones anyway.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Mutation(NamedTuple):
+    """A line on which soundness rests, and a break of it."""
+
+    #: The file, below ``src/margmap``.
+    file: str
+    #: The text to replace. It occurs once in the file, or once behind ``after`` in the same function.
+    old: str
+    new: str
+    #: What is broken, and why the answer can then be wrong.
+    why: str
+    #: Tests (ids of pytest, relative to the root) of which at least one must fail.
+    tests: tuple[str, ...]
+    #: A text that occurs once, such as the head of a function, behind which ``old`` is looked for.
+    after: str = ""
+
+
+NEAR = "tests/solve/test_near_ties.py::test_a_state_known_just_below_the_best"
+GAP = "tests/solve/test_near_ties.py::test_a_gap_that_was_asked_for_is_no_smaller_than_it_says"
+CORES = "tests/solve/test_near_ties.py::test_many_cores_and_a_state_known_just_below_the_best"
+FACTORS = "tests/solve/test_near_ties.py::test_what_factors_may_lose_together"
+THRESHOLD = "tests/solve/test_near_ties.py::test_a_search_finds_what_is_above_its_threshold"
+LEFT = "tests/solve/test_near_ties.py::test_a_stopped_search_leaves_every_better_state"
+LEFT_OF_MANY = "tests/solve/test_near_ties.py::test_a_stopped_search_for_the_k_best_bounds_the_others"
+SWEEP = "tests/solve/test_near_ties.py::test_a_sweep_loses_nothing_above_its_bound"
+ANSWERS_BEYOND = "tests/solve/test_near_ties.py::test_answers_beyond_doubles"
+BEYOND = "tests/solve/test_near_ties.py::test_a_sweep_beyond_doubles"
+WIDE = "tests/solve/test_near_ties.py::test_wide_frontiers"
+PAIRS = "tests/solve/test_near_ties.py::test_joins_of_more_pairs_than_are_looked_at"
+ROUNDING = "tests/solve/test_counted_rounding.py"
+BOUNDS = "tests/solve/test_bounds.py::test_against_enumeration[0]"
+TRANSFORM = "tests/solve/test_transform.py"
+STOPPED_BRANCH = "tests/solve/test_branch.py::test_stopped_at_every_moment_the_bounds_hold"
+STOPPED_FRONTIER = "tests/solve/test_frontier.py::test_stopped_at_every_moment_the_bounds_hold"
+STOPPED_SEARCH = "tests/solve/test_search.py::test_stopped_at_every_node_the_bounds_hold"
+STOPPED_CORES = "tests/solve/test_parallel.py::test_stopped_at_every_moment_the_bounds_hold"
+STOPPED_KERNEL = "tests/solve/test_limits.py::test_stopped_inside_of_any_kernel_the_bounds_hold"
+DEATHS = "tests/solve/test_parallel.py::test_dead_and_new_workers"
+WIDTHS = "tests/solve/test_frontier.py::test_bounds_hold_under_any_width_limit"
+TOP = "tests/solve/test_topk.py::test_equals_sorted_enumeration"
+LAST_BIT = "tests/solve/test_topk.py::test_the_upper_bound_is_sound_to_the_last_bit"
+REDUCE = "tests/test_reduce.py"
+SOLVE = "tests/test_solve.py"
+NETWORKS = "tests/bayesnet/test_bn_compile.py"
+NETWORK_TIES = f"{NETWORKS}::test_values_that_are_almost_as_good"
+NETWORK_WAYS = f"{NETWORKS}::test_marginal_map_agrees_with_enumeration_every_way"
+NETWORK_LAST_BIT = f"{NETWORKS}::test_the_upper_bound_of_elimination_is_sound_to_the_last_bit"
+PROOFS = "tests/test_certificate.py"
+PROOF_BOUNDS = "tests/test_certificate_bounds.py"
+FORGED = f"{PROOFS}::test_whatever_is_accepted_is_true"
+UPPER = f"{PROOFS}::test_the_upper_circuit_is_close_above"
+SAFE_SIDE = f"{PROOFS}::test_arithmetic_rounds_to_the_safe_side"
+
+
+def _of(file: str, *breaks: tuple[str, str, str, str, tuple[str, ...]]) -> list[Mutation]:
+    """Breaks of one file: where it is (a text before it, or nothing), old, new, why, tests."""
+    return [Mutation(file, old, new, why, tests, after) for after, old, new, why, tests in breaks]
+
+
+SWEEP_BREAKS = _of(
+    "solve/sweep.py",
+    (
+        "",
+        "total[f.child[e]] += max(share[e] * total[n], SMALLEST)",
+        "total[f.child[e]] = max(total[f.child[e]], share[e] * total[n], SMALLEST)",
+        "outside bounds of a sum's children take the largest of their parents, not the sum",
+        (f"{SWEEP}[dense]", f"{SWEEP}[latent tree]", f"{SWEEP}[laminar]"),
+    ),
+    (
+        "def _push(",
+        "outside[plan.factor[f.start[n] + j]] += weight",
+        "outside[plan.factor[f.start[n] + j]] = weight",
+        "outside bounds of a part forget all products but the last",
+        (f"{SWEEP}[dense]", f"{SWEEP}[structured]"),
+    ),
+    (
+        "def _push(",
+        "weight = _product(weight, limit[plan.factor[f.start[n] + k]])",
+        "weight = _product(weight, limit[plan.factor[f.start[n] + k]] ** 2)",
+        "siblings that are done tighten the bound outside of a part twice",
+        (f"{SWEEP}[dense]", f"{SWEEP}[coins]", f"{SWEEP}[laminar]", f"{SWEEP}[latent tree]"),
+    ),
+    (
+        "",
+        "if vector[i] > kept[r, i] and used[i] != 0:",
+        "if vector[i] > 1.01 * kept[r, i] and used[i] != 0:",
+        "a vector that is almost dominated is dropped",
+        (f"{SWEEP}[dense]", f"{SWEEP}[coins]", f"{WIDE}[8-0.2]"),
+    ),
+    (
+        "",
+        "            if needed == 0:",
+        "            if needed >= 0:",
+        "for the k best, a vector is dropped as soon as one other dominates it",
+        (f"{SWEEP}[structured]", f"{SWEEP}[coins]"),
+    ),
+    (
+        "def _values(",
+        "if score[k] <= floor:",
+        "if score[k] <= 1.01 * floor:",
+        "a value of a variable is dropped 0.01 nats above the floor",
+        (f"{SWEEP}[structured]", f"{SWEEP}[few variables]", f"{SWEEP}[deterministic]"),
+    ),
+    (
+        "def _values(",
+        "surplus = np.maximum(surplus, vector)",
+        "surplus = vector.copy()",
+        "surplus values of a variable are merged into the last of them",
+        (f"{SWEEP}[many values]", f"{SWEEP}[laminar, many values]", f"{SWEEP}[latent tree, many values]"),
+    ),
+    (
+        "def _values(",
+        "if merge and not _dominated(kept, kept_merged, count, surplus, used, best_of):",
+        "if merge and count == 0:",
+        "surplus values of a variable are forgotten",
+        (f"{SWEEP}[many values]", f"{SWEEP}[coins]"),
+    ),
+    (
+        "def _join(",
+        "if merge and not _dominated(kept, kept_merged, count, surplus, used, best_of):",
+        "if merge and count == 0:",
+        "surplus vectors of a join are forgotten",
+        (f"{SWEEP}[dense]", f"{SWEEP}[coins]"),
+    ),
+    (
+        "def _join(",
+        "surplus[i] = max(surplus[i], vector[i])",
+        "surplus[i] = vector[i]",
+        "surplus vectors of a join are merged into the last of them",
+        (f"{SWEEP}[dense]", f"{SWEEP}[coins]", f"{SWEEP}[latent tree]"),
+    ),
+    (
+        "def _join(",
+        "or first_merged[pair_first[c]] != 0 or",
+        "or",
+        "what is joined with a merged vector passes for a state",
+        (f"{SWEEP}[dense]", f"{SWEEP}[coins]"),
+    ),
+    (
+        "def _join(",
+        " or second_merged[pair_second[c]] != 0:",
+        ":",
+        "what is joined with a merged vector of the second part passes for a state",
+        (f"{SWEEP}[dense]", f"{SWEEP}[coins]"),
+    ),
+    (
+        "def _join(",
+        "used[i] = outside[n] > 0",
+        "used[i] = outside[n] > 0.3",
+        "entries with a small bound outside count for nothing in the comparison of vectors",
+        (f"{SWEEP}[dense]", f"{SWEEP}[latent tree, peaked]", f"{SWEEP}[structured]", f"{SWEEP}[laminar]"),
+    ),
+    (
+        "def _join(",
+        "used[i] = weight[i] > 0",
+        "used[i] = weight[i] > 0.3",
+        "products with a small bound outside count for nothing while parts are joined",
+        (f"{SWEEP}[dense]", f"{SWEEP}[coins]", f"{SWEEP}[laminar]", f"{WIDE}[12-0.4]"),
+    ),
+    (
+        "def _join(",
+        "for k in range(j + 2, parts):",
+        "for k in range(j + 1, parts):",
+        "the limit of the part that is joined is multiplied into the bound outside of it",
+        (f"{SWEEP}[dense]", f"{SWEEP}[coins]", f"{WIDE}[8-0.2]"),
+    ),
+    (
+        "def _join(",
+        "if lost.size > 0:",
+        "if lost.size < 0:",
+        "pairs that were cut off because there are too many are ignored",
+        (f"{SWEEP}[coins]", f"{SWEEP}[dense]", f"{WIDE}[8-0.2]"),
+    ),
+    (
+        "def _join(",
+        "for at in range(0, lost.shape[0], lanes):",
+        "for at in range(0, min(lost.shape[0], lanes), lanes):",
+        "of the pairs that were cut off, only those of the first vectors count",
+        (f"{WIDE}[8-0.2]", f"{WIDE}[5-0.05]", PAIRS),
+    ),
+    (
+        "def _join(",
+        "surplus[i] = max(surplus[i], value[entry_row[i], k])",
+        "surplus[i] = value[entry_row[i], k]",
+        "the pairs that were cut off are merged into the last of them",
+        (f"{SWEEP}[coins]", f"{SWEEP}[dense]", f"{WIDE}[8-0.2]"),
+    ),
+    (
+        "def _join(",
+        "wider[:count] = kept[:count]",
+        "wider[: count - 1] = kept[: count - 1]",
+        "a vector is lost when the set of those kept grows",
+        (f"{WIDE}[8-0.2]", f"{WIDE}[5-0.05]"),
+    ),
+    (
+        "def _score(",
+        "left_out |= bounds[r, q] > floor",
+        "left_out |= bounds[r, q] > 2.0 * floor",
+        "pairs under the cut are not noticed to be left out",
+        (f"{SWEEP}[coins]", f"{SWEEP}[dense]", f"{WIDE}[8-0.2]", PAIRS),
+    ),
+    (
+        "def _score(",
+        "                        left_out = True",
+        "                        left_out = False",
+        "the worse half of the pairs is dropped without a word",
+        (f"{SWEEP}[coins]", f"{SWEEP}[dense]", f"{WIDE}[8-0.2]", PAIRS),
+    ),
+    (
+        "def _score(",
+        "reach[i] = max(reach[i], second[q, i])",
+        "reach[i] = second[q, i]",
+        "what a pair that was cut off can reach is taken from the last vector of the second part",
+        (f"{SWEEP}[coins]", f"{SWEEP}[dense]", f"{WIDE}[8-0.2]"),
+    ),
+    (
+        "def _score(",
+        "mixed[r, column[p]] += weight[p] * first[begin + r, p]",
+        "mixed[r, column[p]] = weight[p] * first[begin + r, p]",
+        "the bound of a pair forgets products that share an entry",
+        (f"{SWEEP}[dense]", f"{SWEEP}[laminar]", f"{SWEEP}[structured]"),
+    ),
+    (
+        "def _score(",
+        "bounds = np.dot(mixed, second.T)",
+        "bounds = np.dot(mixed, second.T) * 0.999",
+        "bounds of pairs are too small where they are a matrix product",
+        (f"{WIDE}[8-0.2]", f"{WIDE}[12-0.4]"),
+    ),
+    (
+        "def _score(",
+        "bounds[r, q] = bound",
+        "bounds[r, q] = 0.999 * bound",
+        "bounds of pairs are too small where they are added up one by one",
+        (f"{SWEEP}[coins]", f"{SWEEP}[dense]", f"{NEAR}[frontier]"),
+    ),
+    (
+        "def sweep(",
+        "highest = max(highest, kept[r, i])",
+        "highest = kept[r, i]",
+        "the limit of a node is that of the last vector, not the largest",
+        (f"{SWEEP}[coins]", f"{SWEEP}[dense]"),
+    ),
+    (
+        "def sweep(",
+        "upper = max(upper, log_of(vectors[vector_at[root_scope] + r], exponent))",
+        "upper = max(upper, log_floor)",
+        "merged vectors that arrive at the root do not count in the bound",
+        (f"{SWEEP}[coins]", f"{SWEEP}[dense]"),
+    ),
+    (
+        "def sweep(",
+        "floor = np.exp(min(log_floor - exponent * LN2 - away, 700.0))",
+        "floor = np.exp(min(log_floor - away, 700.0))",
+        "the floor does not move with the scale of the vectors",
+        (f"{SWEEP}[coins]", f"{SWEEP}[dense]"),
+    ),
+)
+
+FRONTIER_BREAKS = _of(
+    "solve/frontier.py",
+    (
+        "",
+        "log_floor = floor + slack - bounds.log_upper",
+        "log_floor = floor + 0.01 - bounds.log_upper",
+        "sweeps look for states 0.01 nats above the best known only",
+        (f"{NEAR}[frontier]",),
+    ),
+    (
+        "",
+        "log_upper = min(log_upper, max(raised(upper, bounds.log_upper), floor + slack))",
+        "log_upper = min(log_upper, floor + slack)",
+        "what was merged does not count in the bound",
+        (f"{WIDTHS}[coins]", f"{WIDTHS}[latent tree]"),
+    ),
+    (
+        "",
+        "return Outcome(best, raised(log_upper, rounding), status, details)",
+        "return Outcome(best, log_upper, status, details)",
+        "the frontier's own rounding is left out of its bound",
+        (f"{ROUNDING}::test_the_frontier_adds_its_rounding_to_its_bound",),
+    ),
+)
+
+PLAN_BREAKS = _of(
+    "solve/plan.py",
+    (
+        "",
+        "return float(np.finfo(np.float64).eps * _operations(flat, plan))",
+        "return 0.0 * _operations(flat, plan)",
+        "the rounding of a sweep counts as nothing",
+        (f"{ROUNDING}::test_the_rounding_of_outside_bounds_is_counted",),
+    ),
+    (
+        "def _operations(",
+        "above[plan.part[i]] = here",
+        "above[plan.part[i]] = 0",
+        "the rounding of one scope is counted, not of all on the way",
+        (f"{ROUNDING}::test_the_rounding_of_outside_bounds_is_counted",),
+    ),
+    (
+        "def _plan(",
+        "            elif whole[t] != scope[n]:\n                fits = False",
+        "            elif whole[t] != scope[n]:\n                fits = fits",
+        "products that split a scope at once and step by step pass for one structure",
+        (f"{SWEEP}[laminar]", f"{SWEEP}[laminar, many values]"),
+    ),
+    (
+        "def _plan(",
+        "!= part_at[scope[n] + 1]:\n            fits = False",
+        "!= part_at[scope[n] + 1]:\n            fits = fits",
+        "products of a scope with different numbers of parts pass for one structure",
+        (f"{SWEEP}[laminar]", f"{SWEEP}[laminar, many values]"),
+    ),
+)
+
+BRANCH_BREAKS = _of(
+    "solve/branch.py",
+    (
+        "def _branch(",
+        "if log_bounds[variable, x] <= threshold + slack:",
+        "if log_bounds[variable, x] <= threshold + 0.01:",
+        "a branch is given up 0.01 nats too early",
+        (f"{NEAR}[branch]", f"{THRESHOLD}[0.008]"),
+    ),
+    (
+        "def _branch(",
+        "if can[variable, x]]",
+        "if can[variable, x] and relative[variable, x] > 0.5]",
+        "values with a small bound are never tried",
+        (
+            f"{NEAR}[branch]",
+            f"{NEAR}[branch]",
+            "tests/solve/test_branch.py::test_equals_enumeration_without_hill_climbing[dense]",
+        ),
+    ),
+    (
+        "def _branch(",
+        "for y in values[i + 1 :]]",
+        "for y in values[i + 2 :]]",
+        "stopped, a value that was not tried is forgotten",
+        (LEFT,),
+    ),
+    (
+        "def _branch(",
+        "raised(inner.log_upper, log_factor)) for inner in found.left]",
+        "raised(inner.log_upper, 2 * log_factor)) for inner in found.left]",
+        "stopped, the bound of what is left below is too small",
+        (LEFT,),
+    ),
+    (
+        "def _branch(",
+        "log_upper=max(log_upper, threshold + slack)",
+        "log_upper=max(log_upper, threshold)",
+        "states that the slack let go are not in the bound of a branching",
+        (f"{GAP}[branch]",),
+    ),
+    (
+        "def _branch(",
+        "found = yield _Problem(flat, lowered(threshold, -log_factor), slack, log_bound)",
+        "found = yield _Problem(flat, lowered(threshold, -log_factor) + 0.01, slack, log_bound)",
+        "a branch has to beat 0.01 nats more than the best",
+        (f"{NEAR}[branch]", f"{THRESHOLD}[0.008]"),
+    ),
+    (
+        "def _solve(self, problem",
+        "if log_upper <= threshold + slack:",
+        "if log_upper <= threshold + 0.01:",
+        "a node is closed 0.01 nats too early",
+        (f"{NEAR}[branch]", f"{THRESHOLD}[0.008]"),
+    ),
+    (
+        "def _solve(self, problem",
+        "return best.stopped(max(log_upper, threshold + slack))",
+        "return best.stopped(threshold + slack)",
+        "stopped in the middle of a step, what is left counts as done",
+        (f"{STOPPED_KERNEL}[branch]", STOPPED_BRANCH),
+    ),
+    (
+        "def _solve(self, problem",
+        "return best.stopped(log_upper)",
+        "return best.stopped(threshold + slack)",
+        "stopped between steps, what is left counts as done",
+        (STOPPED_BRANCH,),
+    ),
+    (
+        "def _improve(",
+        "log_value += view.log_factor",
+        "log_value += 0.9 * view.log_factor",
+        "the value of a state found on a smaller circuit is too large",
+        (f"{NEAR}[branch]", f"{THRESHOLD}[0.008]"),
+    ),
+    (
+        "def _prune(",
+        "(relative <= floor)",
+        "(relative <= 1.01 * floor)",
+        "literals are dropped 0.01 nats above the floor",
+        (f"{NEAR}[branch]", f"{THRESHOLD}[0.008]"),
+    ),
+    (
+        "def _prune(",
+        "keep &= edge_bounds(view.flat, view.bounds, run) > floor",
+        "keep &= edge_bounds(view.flat, view.bounds, run) > 1.01 * floor",
+        "edges are dropped 0.01 nats above the floor",
+        (f"{NEAR}[branch]", f"{THRESHOLD}[0.008]"),
+    ),
+    (
+        "def _factors(",
+        "around = raised(done, *log_bound[i + 1 :], log_factor)",
+        "around = raised(done, *log_bound[i:], log_factor)",
+        "a factor has to make up for its own bound as well",
+        (f"{FACTORS}[0.0]", f"{NEAR}[branch]"),
+    ),
+    (
+        "def _factors(",
+        "mine = slack * sizes[i] / sum(sizes)",
+        "mine = slack",
+        "every factor may be missed by all of the slack",
+        (f"{FACTORS}[0.2]",),
+    ),
+    (
+        "def _factors(",
+        "return Found(state, done, done + slack)",
+        "return Found(state, done, done)",
+        "what factors were missed by is not in the bound",
+        (f"{FACTORS}[0.2]",),
+    ),
+    (
+        "def _factors(",
+        "return best.stopped(max(raised(around, found.log_upper), threshold + slack))",
+        "return best.stopped(threshold + slack)",
+        "stopped in a factor, what is left counts as done",
+        ("tests/solve/test_near_ties.py::test_factors_stopped_at_every_moment",),
+    ),
+    (
+        "def run_many(",
+        "if log_bound <= incumbents.floor + slack:",
+        "if log_bound <= incumbents.floor + 0.05:",
+        "for the k best, a node is closed 0.05 nats too early",
+        ("tests/solve/test_near_ties.py::test_the_k_best_are_complete[branch]",),
+    ),
+    (
+        "def run_many(",
+        "log_upper = max(log_upper, log_bound)\n                continue",
+        "log_upper = max(log_upper, -np.inf)\n                continue",
+        "for the k best, stopped, open nodes are forgotten",
+        (STOPPED_BRANCH,),
+    ),
+    (
+        "def run_many(",
+        "                self._status = stop.status\n                log_upper = max(log_upper, log_bound)",
+        "                self._status = stop.status\n                log_upper = max(log_upper, -np.inf)",
+        "for the k best, the node at which the search is stopped is forgotten",
+        (LEFT_OF_MANY,),
+    ),
+    (
+        "def _below(",
+        "floor = floor_of(incumbents.floor + slack, view.log_upper)",
+        "floor = floor_of(incumbents.floor + 0.05, view.log_upper)",
+        "for the k best, edges are dropped 0.05 nats above the floor",
+        ("tests/solve/test_near_ties.py::test_the_k_best_are_complete[branch]",),
+    ),
+    (
+        "def _below(",
+        "if can[variable, x]:",
+        "if can[variable, x] and relative[variable, x] > 0.5:",
+        "for the k best, values with a small bound are never tried",
+        ("tests/solve/test_near_ties.py::test_the_k_best_are_complete[branch]",),
+    ),
+)
+
+ITERATIVE_BREAKS = _of(
+    "solve/iterative.py",
+    (
+        "",
+        "> self._threshold(view)\n",
+        "> 1.01 * self._threshold(view)\n",
+        "edges are pruned 0.01 nats above the incumbent",
+        (f"{NEAR}[iterative]",),
+    ),
+    (
+        "",
+        "hopeless = (tight <= self._threshold(view))",
+        "hopeless = (tight <= 1.01 * self._threshold(view))",
+        "literals are fixed 0.01 nats above the incumbent",
+        (f"{NEAR}[iterative]",),
+    ),
+    (
+        "",
+        "self.log_upper = min(self.log_upper, max(view.log_upper, lower))",
+        "self.log_upper = min(self.log_upper, lower)",
+        "the upper bound is the incumbent, whatever is left",
+        (f"{STOPPED_KERNEL}[iterative]",),
+    ),
+    (
+        "def _smaller(",
+        "raised(view.log_factor, log_factor)",
+        "raised(view.log_factor, 1.01 * log_factor)",
+        "the factor taken out of a pruned circuit is too small, and so is its bound",
+        (f"{NEAR}[iterative]",),
+    ),
+    (
+        "def _iterate(",
+        "raised(view.log_factor, log_factor)",
+        "raised(view.log_factor, 1.01 * log_factor)",
+        "the factor taken out of a split circuit is too small, and so is its bound",
+        (f"{NEAR}[iterative]", "tests/solve/test_iterative.py::test_equals_enumeration[0]"),
+    ),
+    (
+        "def _closed(",
+        "lower = self.incumbents.best[1] + self.slack",
+        "lower = self.incumbents.best[1]",
+        "states that the slack let go are not in the bound",
+        (f"{GAP}[iterative]",),
+    ),
+)
+
+SEARCH_BREAKS = _of(
+    "solve/search.py",
+    (
+        "def _search(",
+        "if log_bound <= known[0] + slack:",
+        "if log_bound <= known[0] + 0.01:",
+        "a node is closed 0.01 nats too early",
+        (f"{NEAR}[search]",),
+    ),
+    (
+        "def _search(",
+        "bound[x] <= cut:",
+        "bound[x] <= 1.01 * cut:",
+        "literals are struck out 0.01 nats above the best",
+        (f"{NEAR}[search]",),
+    ),
+    (
+        "def _search(",
+        "ranked_bound[first[v] + i] > known[0] + slack:",
+        "ranked_bound[first[v] + i] > known[0] + 0.01:",
+        "a value is given up 0.01 nats too early",
+        (f"{NEAR}[search]",),
+    ),
+    (
+        "def _search(",
+        "log_bound = max(log_bound, ranked_bound[first[path[d]] + i])",
+        "log_bound = max(log_bound, -np.inf)",
+        "stopped, values not tried yet are forgotten",
+        (STOPPED_SEARCH,),
+    ),
+    (
+        "def _search(",
+        "            known[1] = known[0] + slack\n            return",
+        "            known[1] = known[0]\n            return",
+        "states that the slack let go are not in the bound",
+        (f"{GAP}[search]",),
+    ),
+    (
+        "def _search(",
+        "known[0] + slack - factor > plain_floor",
+        "known[0] + slack - factor > -np.inf",
+        "plain products underflow to 0 and what they stand for is dropped",
+        ("tests/solve/test_near_ties.py::test_search_below_the_smallest_float",),
+    ),
+    (
+        "def _stage(",
+        "folded, power = normal(folded * value[c] * UP, power + exponent[c])",
+        "folded, power = normal(folded * value[c] * 0.999, power + exponent[c])",
+        "the constants of a stage are too small, and so are its bounds",
+        (f"{NEAR}[search]",),
+    ),
+)
+
+MARGINALS_BREAKS = _of(
+    "solve/marginals.py",
+    (
+        "def marginals(",
+        "v += max(f.weight[e], TINY) * value[f.child[e]]",
+        "v = max(v, f.weight[e] * value[f.child[e]])",
+        "the marginal of a sum is its largest term",
+        (f"{NEAR}[search]",),
+    ),
+    (
+        "def flows(",
+        "flow[f.child[e]] += flow[n]",
+        "flow[f.child[e]] = flow[n]",
+        "the marginal of a literal forgets all products but the last",
+        (f"{NEAR}[search]",),
+    ),
+    (
+        "def flows(",
+        "flow[c] += max(moved(",
+        "flow[c] = max(moved(",
+        "the marginal of a literal forgets all sums but the last",
+        (f"{NEAR}[search]",),
+    ),
+)
+
+BRUTE_BREAKS = _of(
+    "solve/brute.py",
+    (
+        "",
+        "log_upper = max(log_upper, raised(log_or_nothing(1.0 - seen * (1 - rounding) + 1e-9), rounding))",
+        "log_upper = max(log_upper, raised(log_or_nothing(1e-9), rounding))",
+        "stopped, the states not seen yet are forgotten",
+        ("tests/solve/test_near_ties.py::test_enumeration_stopped_at_every_chunk",),
+    ),
+    (
+        "",
+        "last = min(first + chunk, count)",
+        "last = min(first + chunk, count - 1)",
+        "the last state is never looked at",
+        (f"{SOLVE}::test_equals_enumeration[brute-structured]", f"{SOLVE}::test_equals_enumeration[brute-many values]"),
+    ),
+    (
+        "",
+        "log_upper = raised(float(best_logs[-1]), rounding) if best.size == k else -np.inf",
+        "log_upper = -np.inf",
+        "nothing bounds what is beside the best states",
+        (f"{LAST_BIT}[brute]", f"{ROUNDING}::test_enumeration_bounds_what_rounding_hides"),
+    ),
+)
+
+PRUNE_BREAKS = _of(
+    "solve/prune.py",
+    (
+        "",
+        "possible(supports, variables).sum(axis=1) > 1",
+        "possible(supports, variables).sum(axis=1) > 2",
+        "a variable with two values left counts as decided",
+        (f"{THRESHOLD}[0.008]", f"{NEAR}[branch]"),
+    ),
+    (
+        "",
+        "keep: Flags = ~dead[flat.child]",
+        "keep: Flags = ~dead[flat.child]\n    keep[:1] = False",
+        "an edge falls that has nothing to do with the literals",
+        (f"{NEAR}[branch]", f"{NEAR}[iterative]"),
+    ),
+)
+
+SPLIT_BREAKS = _of(
+    "solve/split.py",
+    (
+        "def _split(",
+        "if copies[c] > 1:",
+        "if copies[c] > 2:",
+        "a branch of the root is joined with the copy of another value",
+        (f"{TRANSFORM}::test_splitting_changes_no_value[100000]",),
+    ),
+)
+
+BOUNDS_BREAKS = _of(
+    "solve/bounds.py",
+    (
+        "def exclude(",
+        "for g in range(w, can.shape[1], words):",
+        "for g in range(w, words, words):",
+        "children count as exclusive if they differ in one value",
+        (BOUNDS,),
+    ),
+    (
+        "def _deterministic(",
+        "for other in range(f.start[n], e):",
+        "for other in range(e - 1, e):",
+        "only neighbouring children are compared",
+        (BOUNDS,),
+    ),
+    (
+        "def _output_bounds(",
+        "v = max(v, share[e]) if take_max[n] else v + share[e]",
+        "v = max(v, share[e])",
+        "a sum whose children do not exclude each other takes the maximum",
+        (BOUNDS,),
+    ),
+    (
+        "def _edge_bounds(",
+        "edge_high = min((low[n] + share[e] * (high[n] - low[n])) * UP, high[n])",
+        "edge_high = share[e] * high[n]",
+        "an edge bound forgets what the rest of the circuit adds",
+        (BOUNDS,),
+    ),
+    (
+        "def _edge_bounds(",
+        "edge_low = min((high[n] - share[e] * (high[n] - low[n])) + 8 * EPS * high[n], high[n])",
+        "edge_low = low[n]",
+        "an edge bound forgets what the siblings of an adding sum add",
+        (BOUNDS,),
+    ),
+    (
+        "def _edge_bounds(",
+        "high[c] = max(high[c], edge_high)",
+        "high[c] = edge_high",
+        "an edge bound is that of the last path, not of the best",
+        (BOUNDS,),
+    ),
+    (
+        "def _edge_bounds(",
+        "low[c] = max(low[c], edge_low)",
+        "low[c] = edge_low",
+        "the lower end of an edge bound is that of the last path",
+        (BOUNDS,),
+    ),
+    (
+        "def _conditional_bounds(",
+        "relative[mine + i] += part * relative[other + i]",
+        "relative[mine + i] = max(relative[mine + i], part * relative[other + i])",
+        "the bound of a literal takes the maximum at an adding sum",
+        (BOUNDS,),
+    ),
+    (
+        "def _conditional_bounds(",
+        "most = max(most, relative[begin + x])",
+        "most = relative[begin + x]",
+        "bounds are tightened with the last value of a variable, not with its best",
+        (BOUNDS,),
+    ),
+    (
+        "def conditional_bounds(",
+        "in itertools.pairwise(windows):",
+        "in itertools.pairwise(windows[:2]):",
+        "of several passes over the literals only the first is done",
+        (f"{ROUNDING}::test_tightened_bounds_of_several_passes_hold[1]",),
+    ),
+    (
+        "def _conditional_bounds(",
+        "own[n] = max(own[n], part) if deterministic[n] else own[n] + part",
+        "own[n] = max(own[n], part)",
+        "a node's own tightened bound takes the maximum at an adding sum",
+        (BOUNDS,),
+    ),
+)
+
+REGROUP_BREAKS = _of(
+    "solve/regroup.py",
+    (
+        "def _regroup(",
+        "item[items], item_weight[items] = c, _times(factor, f.weight[e])",
+        "item[items], item_weight[items] = c, 0.99 * _times(factor, f.weight[e])",
+        "regrouping changes weights",
+        (f"{TRANSFORM}::test_regrouping_changes_no_value_and_loosens_no_bound[100000]",),
+    ),
+)
+
+INCUMBENT_BREAKS = _of(
+    "solve/incumbent.py",
+    (
+        "def _climb(",
+        "    return log_of(value[n_nodes - 1], exponent[n_nodes - 1])",
+        "    return log_of(value[n_nodes - 1], exponent[n_nodes - 1]) + 0.01",
+        "the value of a known state is 0.01 nats too large",
+        (f"{NEAR}[frontier]", f"{NEAR}[branch]"),
+    ),
+    (
+        "def floor(",
+        "if len(self.ranked) == self._most else -np.inf",
+        "if self.ranked else -np.inf",
+        "with fewer than k states known, the last of them is already the one to beat",
+        ("tests/solve/test_near_ties.py::test_the_k_best_are_complete[branch]", f"{TOP}[structured]"),
+    ),
+    (
+        "def keep(",
+        "if log_value > self.floor and not any(np.array_equal(state, known) for _, known in self.ranked):",
+        "if log_value > self.floor:",
+        "one state found twice counts as two of the k best",
+        (f"{TOP}[structured]",),
+    ),
+    (
+        "def neighbours(",
+        "result[i, 1] = log_of(slope[order[i]] * value[n_nodes - 1], exponent[n_nodes - 1])",
+        "result[i, 1] = log_of(slope[order[i]] * value[n_nodes - 1], exponent[n_nodes - 1]) + 0.5",
+        "the value of a neighbouring state is too large",
+        ("tests/solve/test_near_ties.py::test_the_k_best_are_complete[branch]", f"{TOP}[structured]"),
+    ),
+)
+
+PARALLEL_BREAKS = _of(
+    "solve/parallel.py",
+    (
+        "def attempt(",
+        "*parts[i + 1 :]]",
+        "*parts[i + 2 :]]",
+        "a worker that is stopped forgets a part it has not begun",
+        ("tests/solve/test_near_ties.py::test_a_worker_sends_back_all_it_has_not_done",),
+    ),
+    (
+        "def _attempt(",
+        "for inner in found.left\n",
+        "for inner in found.left[1:]\n",
+        "of what a search leaves, the first part is forgotten",
+        (CORES, STOPPED_CORES),
+    ),
+    (
+        "def _split(",
+        "np.flatnonzero(possible(view.supports, cardinality.size)[variable])",
+        "np.flatnonzero(relative[variable] > 0.5)",
+        "values with a small bound are in no part",
+        (CORES,),
+    ),
+    (
+        "def outcome(",
+        "left = [*self.open_parts(), *self.lost]",
+        "left = [*self.open_parts()]",
+        "what killed every worker is not in the bound",
+        ("tests/solve/test_parallel.py::test_what_kills_every_worker_is_left_open_and_bounded",),
+    ),
+    (
+        "def outcome(",
+        "*(part.log_upper for part in left), -np.inf)",
+        "-np.inf)",
+        "stopped, open parts are not in the bound",
+        (STOPPED_CORES,),
+    ),
+    (
+        "def open_parts(",
+        "parts += [part for some, _ in self.under_way.values() for part in some]",
+        "parts += []",
+        "what is under way counts as done",
+        (CORES, STOPPED_CORES),
+    ),
+    (
+        "def push(",
+        "if part.log_upper > self.threshold:",
+        "if part.log_upper > self.threshold + 0.01:",
+        "a part is dropped 0.01 nats too early",
+        (CORES,),
+    ),
+    (
+        "def fill(",
+        "parts = [part for part in parts if part.log_upper > self.threshold]",
+        "parts = [part for part in parts if part.log_upper > self.threshold + 0.01]",
+        "a part is not sent out 0.01 nats too early",
+        (CORES,),
+    ),
+    (
+        "def died(",
+        "                self.push(part)",
+        "                pass",
+        "a part whose worker died is forgotten",
+        (
+            "tests/solve/test_parallel.py::test_dead_and_new_workers[coins]",
+            "tests/solve/test_parallel.py::test_dead_and_new_workers[dense]",
+        ),
+    ),
+)
+
+FLAT_BREAKS = _of(
+    "flat.py",
+    (
+        "def _rebuild_until(",
+        "weight[seen_at[number[c]]] = _added(weight[seen_at[number[c]]], w)",
+        "weight[seen_at[number[c]]] = w",
+        "of two edges to one child the first is lost",
+        (f"{TRANSFORM}::test_rebuild_without_some_edges[100000]", f"{REDUCE}::test_hidden_mixtures_fold_into_one_node"),
+    ),
+    (
+        "def _rebuild_until(",
+        " or weight[start[k] + e] != weight[begin + e]:",
+        ":",
+        "nodes with equal children but other weights pass for one",
+        (f"{TRANSFORM}::test_rebuild_without_some_edges[100000]", f"{REDUCE}::test_running_example", f"{NEAR}[branch]"),
+    ),
+)
+
+UP = f"{ROUNDING}::test_bounds_are_rounded_up"
+REBUILT_UP = f"{ROUNDING}::test_circuits_that_are_rebuilt_are_rounded_up"
+ONE_PASS = f"{ROUNDING}::test_the_rounding_of_one_pass_is_counted"
+SAFE_SUMS = f"{ROUNDING}::test_sums_of_logarithms_are_rounded_to_the_safe_side"
+EDGES = "tests/test_edges.py"
+
+NUMBER_BREAKS = [
+    *_of(
+        "pairs.py",
+        (
+            "def raised(",
+            "total + EPS * sum(abs(x) for x in terms) * len(terms) if",
+            "total if",
+            "sums of logarithms are not rounded up",
+            (SAFE_SUMS,),
+        ),
+        (
+            "def encoded(",
+            "min(log2 + 2 * EPS * abs(log2), -STEP)",
+            "min(log2, -STEP)",
+            "a weight that is kept as its logarithm is not rounded up",
+            (SAFE_SUMS,),
+        ),
+        (
+            "def moved(",
+            "if shift > -1600 else 0.0",
+            "if shift > -100 else 0.0",
+            "what is 2^100 times smaller than its siblings becomes 0",
+            (f"{EDGES}::TestSeveralStates", f"{EDGES}::test_a_share_that_underflows_is_not_impossible"),
+        ),
+        (
+            "def plus(",
+            "if value < TINY:",
+            "if value < 0:",
+            "a small value loses digits when it is moved beside a larger one",
+            (f"{ROUNDING}::test_pairs_add_up",),
+        ),
+        (
+            "def from_log(",
+            "rest = ((high - product) - lost) - exponent * LN2_REST + low",
+            "rest = (high - product) + low",
+            "large logarithms become pairs without their last digits",
+            (f"{EDGES}::test_many_observed_variables_of_small_probability", f"{ROUNDING}::test_pairs_add_up"),
+        ),
+    ),
+    *_of(
+        "solve/result.py",
+        (
+            "def floor_of(",
+            "np.exp(min(log_floor - log_upper - rounding, 700.0))",
+            "np.exp(min(log_floor - log_upper, 700.0))",
+            "the floor that bounds are compared with is not rounded down",
+            (f"{ROUNDING}::test_floors_are_rounded_down",),
+        ),
+        (
+            "def floor_of(",
+            "return value if value > LOWEST_FLOOR else -1.0",
+            "return value if value > LOWEST_FLOOR else LOWEST_FLOOR",
+            "a floor too small to be compared drops what is under the smallest doubles",
+            (f"{ROUNDING}::test_floors_are_rounded_down",),
+        ),
+    ),
+    *_of(
+        "solve/__init__.py",
+        (
+            "def _solve(",
+            "2 * rounding + extra_rounding(",
+            "extra_rounding(",
+            "the rounding of the circuit as given is left out of the bound",
+            (f"{ROUNDING}::test_the_rounding_of_the_circuit_is_in_the_answer",),
+        ),
+        (
+            "def _solve(",
+            "2 * rounding if k > 1 or not columns else 0.0",
+            "2 * rounding if k > 1 else 0.0",
+            "the bound of an empty query is not moved up by rounding",
+            (f"{EDGES}::test_the_bound_of_an_empty_query_is_moved_up",),
+        ),
+        (
+            "def _status(",
+            "(-np.inf if others == -np.inf else np.inf)",
+            "-np.inf",
+            "fewer than k states count as all that there are",
+            (f"{ROUNDING}::test_fewer_states_than_asked_for_are_optimal_only_if_there_are_no_more",),
+        ),
+        (
+            "def _status(",
+            "if away <= limits.gap or",
+            "if away <= limits.gap + 0.01 or",
+            "an answer is optimal although the bounds are further apart than asked for",
+            (f"{ROUNDING}::test_fewer_states_than_asked_for_are_optimal_only_if_there_are_no_more",),
+        ),
+    ),
+    *_of(
+        "evaluate.py",
+        (
+            "def scale(",
+            "4 * EPS * float(operations))",
+            "0.0 * float(operations))",
+            "the rounding of the circuit as given counts as nothing",
+            (ONE_PASS,),
+        ),
+        (
+            "def _scale(",
+            "operations[i] += operations[child[e]] + 2",
+            "operations[i] = max(operations[i], operations[child[e]] + 2)",
+            "a product does not gather the roundings of all its children",
+            (ONE_PASS,),
+        ),
+        (
+            "def leaf_value(",
+            "from_log(-0.5 * square, -0.5 * square_low - z * z_low)",
+            "from_log(-0.5 * square, 0.0)",
+            "Gaussian exponents lose the digits that tell two means apart",
+            (f"{EDGES}::TestGaussians::test_far_tails",),
+        ),
+        (
+            "def forward(",
+            "power += exponent[s.child[e]]",
+            "power = exponent[s.child[e]]",
+            "the powers of two of a product's factors do not add up",
+            (f"{REDUCE}::test_evidence_below_the_smallest_float", ANSWERS_BEYOND),
+        ),
+    ),
+    *_of(
+        "reduce.py",
+        (
+            "def _reduce(",
+            "                if share[e] != 0:\n                    live[c] = True",
+            "                if share[e] > 1e-300:\n                    live[c] = True",
+            "shares too small for a double are left out of the reduced circuit",
+            (f"{REDUCE}::test_weights_too_small_for_a_double_are_kept_as_logarithms",),
+        ),
+        (
+            "def _reduce(",
+            "                if part != 0:",
+            "                if part > 1e-300:",
+            "values of a leaf too small for a double are left out of the reduced circuit",
+            (f"{REDUCE}::test_leaf_values_too_small_for_a_double_are_kept", f"{EDGES}::TestSeveralStates"),
+        ),
+        (
+            "def _reduce(",
+            "child[end], weight[end] = number[s.child[e]], share[e]",
+            "child[end], weight[end] = number[s.child[e]], 0.999 * share[e]",
+            "shares of the reduced circuit are too small",
+            (f"{REDUCE}::test_equals_enumeration[structured]",),
+        ),
+    ),
+    *_of(
+        "flat.py",
+        (
+            "def _operations(",
+            "count[n] = max(count[n], below) if f.kind[n] == SUM else count[n] + below",
+            "count[n] = max(count[n], below)",
+            "a product does not gather the roundings of all its children in the reduced circuit",
+            (ONE_PASS,),
+        ),
+        (
+            "def _rebuild_until(",
+            "factor[n] = factor[n] * factor[c] * UP",
+            "factor[n] = factor[n] * factor[c] * (1 - 4 * EPS)",
+            "the factor of a product is rounded down",
+            (REBUILT_UP,),
+        ),
+        (
+            "def _rebuild_until(",
+            "w = encoded(v * factor[c] * UP, power + exponent[c] - top)",
+            "w = encoded(v * factor[c], power + exponent[c] - top)",
+            "weights that take up a factor are not rounded up",
+            (REBUILT_UP,),
+        ),
+        (
+            "def _added(",
+            "return (a + b) * UP",
+            "return a + b",
+            "weights that are added are not rounded up",
+            (REBUILT_UP,),
+        ),
+        (
+            "def _rebuild_until(",
+            "rest += 4 * EPS * (1 + abs(rest))",
+            "rest -= 4 * EPS * (1 + abs(rest))",
+            "the factor taken out of a circuit is rounded down",
+            (REBUILT_UP,),
+        ),
+        (
+            "def _rebuild_until(",
+            "factor[n], power = decoded(weight[begin])\n                exponent[n] += power",
+            "factor[n], power = decoded(weight[begin])",
+            "the factor of a sum with one child forgets its power of two",
+            (f"{EDGES}::test_a_factor_that_underflows_while_the_circuit_is_rebuilt",),
+        ),
+    ),
+    *_of(
+        "solve/bounds.py",
+        (
+            "def _output_bounds(",
+            "v, power = 1.0 + edges * EPS, 0.0",
+            "v, power = 1.0, 0.0",
+            "the bound of a product is not rounded up",
+            (UP,),
+        ),
+        (
+            "def _output_bounds(",
+            "v *= 1.0 + (edges + 4) * EPS",
+            "v *= 1.0",
+            "the bound of a sum is not rounded up",
+            (UP,),
+        ),
+        (
+            "def _output_bounds(",
+            "share[e] = share[e] / v * UP",
+            "share[e] = share[e] / v",
+            "shares are not rounded up",
+            (UP,),
+        ),
+        (
+            "def _output_bounds(",
+            "                if share[e] < TINY:\n                    share[e] = TINY",
+            "                if share[e] < TINY:\n                    share[e] = 0.0",
+            "a share too small for a double is 0, and its branch impossible",
+            (f"{EDGES}::TestSeveralStates", f"{EDGES}::test_a_share_that_underflows_is_not_impossible"),
+        ),
+        (
+            "def output_bounds(",
+            "log_upper + 2 * EPS * abs(log_upper)",
+            "log_upper - 2 * EPS * abs(log_upper)",
+            "the logarithm of the root's bound is rounded down",
+            (UP,),
+        ),
+        (
+            "def _edge_bounds(",
+            "+ 8 * EPS * high[n], high[n])",
+            "- 8 * EPS * high[n], high[n])",
+            "edge bounds lose the digits of their differences",
+            (UP,),
+        ),
+        (
+            "def _conditional_bounds(",
+            "relative[root + x] * own[f.kind.size - 1] * UP",
+            "relative[root + x] * own[f.kind.size - 1] * (1 - 16 * EPS)",
+            "the bounds of literals are rounded down",
+            (UP,),
+        ),
+    ),
+    *_of(
+        "solve/regroup.py",
+        (
+            "def _times(",
+            "return encoded(value * other * UP, exponent + other_exponent)",
+            "return encoded(value * other * (1 - 2e-16), exponent + other_exponent)",
+            "weights that are multiplied out are rounded down",
+            (REBUILT_UP,),
+        ),
+    ),
+    *_of(
+        "solve/search.py",
+        (
+            "def _search(",
+            "log_bound = min(log_bound, log_of(value[root], exponent[root]) + factor + rounding)",
+            "log_bound = min(log_bound, log_of(value[root], exponent[root]) + factor)",
+            "the rounding of a pass up is left out of the bound of a node",
+            (f"{ROUNDING}::test_search_raises_its_bounds_by_the_rounding_of_a_pass",),
+        ),
+        (
+            "def _search(",
+            "np.log(bound[ranked[begin + i]]) + rounding",
+            "np.log(bound[ranked[begin + i]])",
+            "the rounding of a pass down is left out of the bound of a value",
+            (f"{ROUNDING}::test_search_raises_its_bounds_by_the_rounding_of_a_pass",),
+        ),
+    ),
+    *_of(
+        "solve/sweep.py",
+        (
+            "def _evaluate_sums(",
+            "value[row, k] = max(value[row, k], SMALLEST)",
+            "value[row, k] = max(value[row, k], 0.0)",
+            "values too small for a double become 0, and what they stand for impossible",
+            (BEYOND,),
+        ),
+        (
+            "def _product(",
+            "return max(a * b, SMALLEST) if a > 0 and b > 0 else 0.0",
+            "return a * b",
+            "bounds outside of a part become 0 where they are too small for a double",
+            (BEYOND,),
+        ),
+        (
+            "def sweep(",
+            "if floor < LOWEST_FLOOR:",
+            "if floor < 0.0:",
+            "bounds that underflow are compared with a floor among the smallest doubles",
+            (BEYOND,),
+        ),
+    ),
+    *_of(
+        "solve/brute.py",
+        (
+            "def _enough(",
+            "return 0.0 if least[f.kind.size - 1] > LOWEST_FLOOR else enough",
+            "return 0.0",
+            "values that underflow in plain products are taken for what they are",
+            (f"{EDGES}::TestSeveralStates",),
+        ),
+    ),
+    *_of(
+        "solve/incumbent.py",
+        (
+            "def evaluate_nodes(",
+            "v, power = plus(v, power, w * value[f.child[e]], shift + exponent[f.child[e]])",
+            "v, power = plus(v, power, w * value[f.child[e]], exponent[f.child[e]])",
+            "a state is worth more than it is where weights are logarithms",
+            (f"{EDGES}::TestSeveralStates", f"{EDGES}::test_a_share_that_underflows_is_not_impossible"),
+        ),
+    ),
+]
+
+NETWORK_BREAKS = [
+    *_of(
+        "bayesnet/solve.py",
+        (
+            "def _max_out(",
+            "if rows[i, x] > rows[i, at]:",
+            "if rows[i, x] > rows[i, at] + 0.001:",
+            "a value that is better by little is not the maximum",
+            (NETWORK_TIES,),
+        ),
+        (
+            "def result(",
+            "log_upper = max(log_max + self.problem.log_constant + rounding, log_prob)",
+            "log_upper = max(log_max + self.problem.log_constant, log_prob)",
+            "the rounding of the elimination is left out of its bound",
+            (NETWORK_LAST_BIT,),
+        ),
+        (
+            "def result(",
+            "if log_upper - log_prob > max(gap, TOLERANCE):",
+            "if log_upper - log_prob > 1.0:",
+            "an answer that rounding hides counts as proven",
+            (f"{NETWORKS}::test_where_rounding_hides_the_proof_a_circuit_is_compiled",),
+        ),
+        (
+            "def largest_finite(",
+            "largest = max(largest, abs(x))",
+            "largest = max(largest, x)",
+            "rounding is counted by numbers above 0 alone, and logs of probabilities are below",
+            (NETWORK_LAST_BIT, f"{NETWORKS}::test_where_rounding_hides_the_proof_a_circuit_is_compiled"),
+        ),
+    ),
+    *_of(
+        "bayesnet/compile.py",
+        (
+            "",
+            "_QUANTA = float(1 << 46)",
+            "_QUANTA = float(1 << 8)",
+            "rows that differ by a little are one node",
+            (NETWORK_TIES, f"{NETWORKS}::test_every_state_has_the_probability_of_the_network"),
+        ),
+        (
+            "def _same_row(",
+            "(key[i, x] != key[j, x] or (a != b",
+            "((a != b",
+            "rows with other children are one node",
+            (f"{NETWORKS}::test_every_state_has_the_probability_of_the_network",),
+        ),
+        (
+            "def circuit(",
+            "log_total += top",
+            "log_total += 0.5 * top",
+            "what is taken out of a message is lost",
+            (f"{NETWORKS}::test_numbers_far_outside_of_doubles_do_not_underflow", NETWORK_WAYS),
+        ),
+        (
+            "def sum_out(",
+            "total += np.exp(rows[i, x] - top)",
+            "total = max(total, np.exp(rows[i, x] - top))",
+            "a hidden variable is maximised, not summed out",
+            (NETWORK_WAYS,),
+        ),
+    ),
+    *_of(
+        "bayesnet/relevance.py",
+        (
+            "def barren(",
+            "ancestors(network, [*query, *observed])",
+            "ancestors(network, [*query])",
+            "what is observed below the query counts for nothing",
+            (NETWORK_WAYS, f"{NETWORKS}::test_barren_and_separated_variables"),
+        ),
+        (
+            "def _restrict(",
+            "for v in scope))] > 0",
+            "for v in scope))] > 0.05",
+            "values of small probability count as impossible",
+            (NETWORK_WAYS,),
+        ),
+        (
+            "",
+            "_ROUNDING = 4e-15",
+            "_ROUNDING = 4e-3",
+            "tables that are almost products are taken apart",
+            (f"{NETWORKS}::test_tables_that_almost_fall_apart",),
+        ),
+        (
+            "def _keep(",
+            "np.array_equal(share == 1, np.ones(share.size))",
+            "bool((abs(share - 1) < 0.01).all())",
+            "a table that is almost constant counts as one",
+            (NETWORK_TIES,),
+        ),
+    ),
+]
+
+CERTIFICATE_BREAKS = [
+    *_of(
+        "certificate/numbers.py",
+        (
+            "def moved(",
+            "return x * (1.0 + (operations + 2) * UNIT) if up else x * (1.0 - (operations + 2) * UNIT)",
+            "return x",
+            "the checker does not round to the safe side",
+            (SAFE_SIDE,),
+        ),
+        (
+            "def raised(",
+            "return x * (1.0 + (operations + 2) * UNIT)",
+            "return x",
+            "bounds of the checker are not raised by their rounding",
+            (UPPER, f"{PROOF_BOUNDS}::test_linear_bounds_are_above"),
+        ),
+        (
+            "def exp_pair(",
+            "moved(total, 6, up)",
+            "total",
+            "the exponential is not enclosed",
+            (f"{PROOFS}::test_the_exponential_is_enclosed",),
+        ),
+        (
+            "def log_of(",
+            "found = guess + step if up else guess - step",
+            "found = guess",
+            "the logarithm is not enclosed",
+            (f"{PROOFS}::test_logarithms_and_densities_are_enclosed",),
+        ),
+        (
+            "def product_above(",
+            "return max(a * b, TINY) if a > 0 and b > 0 else 0.0",
+            "return a * b",
+            "what is too small for a double becomes 0 in an upper bound",
+            (f"{PROOF_BOUNDS}::test_linear_bounds_are_above",),
+        ),
+        (
+            "def less(",
+            "return a[1] < b[1] or (a[1] == b[1] and a[0] < b[0])",
+            "return a[1] < b[1]",
+            "numbers within a factor of 2 count as equal",
+            (FORGED,),
+        ),
+    ),
+    *_of(
+        "certificate/check.py",
+        (
+            "def verify(",
+            "if less(problem.low, exp_pair(certificate.log_lower, True)):",
+            "if less(problem.high, exp_pair(certificate.log_lower - 0.1, True)):",
+            "the state's own value is not checked closely",
+            (FORGED,),
+        ),
+        (
+            "def listed(",
+            "if len(vectors) and b == len(blocks) - 1:",
+            "if len(vectors) and b < 0:",
+            "the last block may list a state above the bound",
+            (FORGED, f"{PROOFS}::test_corruptions_are_refused"),
+        ),
+        (
+            "def listed(",
+            "if bad >= 0:",
+            "if bad > 0:",
+            "the first candidate of a block need not be covered",
+            (FORGED,),
+        ),
+        (
+            "def threshold_of(",
+            "return over(exp_pair(log_upper, False), upper.scale, False)",
+            "return over(exp_pair(log_upper + 0.01, False), upper.scale, False)",
+            "what is dropped may be 0.01 nats above the claim",
+            (FORGED,),
+        ),
+        (
+            "def listed(",
+            "if exponent != 0 and not aligned:",
+            "if exponent > 4000 and not aligned:",
+            "vectors may be scaled where the tree does not fit the circuit",
+            (f"{PROOF_BOUNDS}::test_exponents_need_an_aligned_tree",),
+        ),
+        (
+            "def _check_upper(",
+            "if less(exp_pair(certificate.log_upper, False), upper.scale):",
+            "if less(exp_pair(certificate.log_upper + 0.01, False), upper.scale):",
+            "the bound of an empty query is not checked closely",
+            (f"{PROOFS}::test_empty_query_and_single_variable",),
+        ),
+    ),
+    *_of(
+        "certificate/blocks.py",
+        (
+            "def covering(",
+            "if not vector[i] <= vectors[r, i]:",
+            "if not vector[i] <= 1.01 * vectors[r, i]:",
+            "a vector covers what is a little larger",
+            (FORGED,),
+        ),
+        (
+            "def _push(",
+            "weight[b.child[e]] = raised(weight[b.child[e]] + product_above(b.weight[e], weight[s]), 2)",
+            "weight[b.child[e]] = raised(product_above(b.weight[e], weight[s]), 2)",
+            "the linear bound of a part forgets all sums but the last",
+            (FORGED,),
+        ),
+        (
+            "def _push(",
+            "result[mine] = raised(result[mine] + value, 1)",
+            "result[mine] = raised(value, 1)",
+            "the linear bound of a part forgets all products but the last",
+            (FORGED,),
+        ),
+        (
+            "def _push(",
+            "constant = raised(constant + value, 1)",
+            "constant = raised(constant, 1)",
+            "what does not depend on a part is forgotten in its bound",
+            (FORGED,),
+        ),
+        (
+            "def _backward(",
+            "weight[b.child[e]] = raised(weight[b.child[e]] + product_above(b.weight[e], weight[s]), 2)",
+            "weight[b.child[e]] = raised(product_above(b.weight[e], weight[s]), 2)",
+            "the bound of a pair forgets all sums but the last",
+            (FORGED,),
+        ),
+        (
+            "def walk(",
+            "limit, shift = cover.vectors.max(axis=0), cover.exponent",
+            "limit, shift = cover.vectors[0], cover.exponent",
+            "the other part is taken at its first vector, not at its largest entries",
+            (FORGED,),
+        ),
+        (
+            "def above(",
+            "over = ~(bounds <= floor)",
+            "over = ~(bounds <= 1.01 * floor)",
+            "candidates 0.01 nats above the claim are dropped",
+            (FORGED,),
+        ),
+        (
+            "def _pair_bounds(",
+            "mixed[r, b.right[s]] += product_above(weight[s], first[r, b.left[s]])",
+            "mixed[r, b.right[s]] = product_above(weight[s], first[r, b.left[s]])",
+            "the bound of a pair forgets products that share an entry",
+            (FORGED,),
+        ),
+    ),
+    *_of(
+        "certificate/fold.py",
+        (
+            "def _apart(",
+            "for g in range(w, a.size, words):",
+            "for g in range(w, words, words):",
+            "children count as exclusive if they differ in one value",
+            (f"{UPPER}[many values]", f"{UPPER}[structured]"),
+        ),
+        (
+            "def _bounds(",
+            "bound[n] = max(bound[n], one) if excluding[n] else bound[n] + one",
+            "bound[n] = max(bound[n], one)",
+            "an adding sum is bounded by its largest term",
+            (f"{UPPER}[structured]", f"{UPPER}[dense]"),
+        ),
+        (
+            "def _merge(",
+            "added = plus((term[kept - 1], term_exponent[kept - 1]), (sorted_term[i], sorted_exponent[i]), True)",
+            "added = (sorted_term[i], sorted_exponent[i])",
+            "of two terms of a sum over one node the first is lost",
+            (f"{UPPER}[structured]", f"{UPPER}[dense]"),
+        ),
+        (
+            "def _first_violation(",
+            "if row[w] & bits[scope[child[e]], w]:",
+            "if row[w] > bits[scope[child[e]], w] and False:",
+            "products whose children share variables are not noticed",
+            (f"{PROOFS}::test_circuits_that_are_not_circuits_are_refused",),
+        ),
+        (
+            "def _first_violation(",
+            "if scope[child[e]] != scope[n]:",
+            "if scope[child[e]] > scope[n] + 1000:",
+            "sums whose children have other variables are not noticed",
+            (f"{PROOFS}::test_circuits_that_are_not_circuits_are_refused",),
+        ),
+    ),
+]
+
+MUTATIONS: list[Mutation] = [
+    *SWEEP_BREAKS,
+    *FRONTIER_BREAKS,
+    *PLAN_BREAKS,
+    *BRANCH_BREAKS,
+    *ITERATIVE_BREAKS,
+    *SEARCH_BREAKS,
+    *MARGINALS_BREAKS,
+    *BRUTE_BREAKS,
+    *PRUNE_BREAKS,
+    *SPLIT_BREAKS,
+    *BOUNDS_BREAKS,
+    *REGROUP_BREAKS,
+    *INCUMBENT_BREAKS,
+    *PARALLEL_BREAKS,
+    *FLAT_BREAKS,
+    *NUMBER_BREAKS,
+    *NETWORK_BREAKS,
+    *CERTIFICATE_BREAKS,
+]
