@@ -13,12 +13,13 @@ import numpy as np
 from margmap.bayesnet.network import Factor, Network
 from margmap.circuit import FloatArray, LongArray
 from margmap.errors import ImpossibleEvidenceError, StructureError
+from margmap.pairs import EPS
 
 # A table over this many entries is not examined for falling apart.
 _LARGE = 1 << 16
 
-# Two tables that differ by this much, relatively, in every entry are the same but for rounding.
-_ROUNDING = 4e-15
+#: Two tables that differ by this much, relatively, in every entry are the same but for rounding.
+ROUNDING = 4e-15
 
 # Quotients under this begin to lose digits.
 _SMALLEST = 2.0**-1000
@@ -84,6 +85,8 @@ class Problem:
             if not (network.kind == "bayes" and number in self.barren)
         ]
         self._restrict(factors)
+        #: How far, relatively, any product of the factors and constants can be from that of the network's tables.
+        self.rounding = 0.0
         constants: list[float] = []
         #: Factors over columns with at least two values; tables hold the possible values only.
         self.factors: list[Factor] = []
@@ -96,6 +99,7 @@ class Problem:
             if network.kind == "markov" and top > 0 and table[table > 0].min() / top > _SMALLEST:
                 table = table / top
                 constants.append(math.log(top))
+            self.rounding += 4 * EPS * (1 + abs(math.log(top)) if top > 0 else 1)
             self._keep(scope, table.reshape([self.values[v].size for v in scope]), constants)
         #: log of the product of all constants.
         self.log_constant = math.fsum(constants)
@@ -149,7 +153,8 @@ class Problem:
                     self._keep((), np.array(rows[at, cell]), constants)
                     return
                 product = share[:, None] * rows[at][None, :]
-                if len(scope) > 1 and bool((np.abs(rows - product) <= _ROUNDING * product).all()):
+                if len(scope) > 1 and bool((np.abs(rows - product) <= ROUNDING * product).all()):
+                    self.rounding += 2 * ROUNDING
                     rest = scope[:axis] + scope[axis + 1 :]
                     self._keep((scope[axis],), share, constants)
                     shape = table.shape[:axis] + table.shape[axis + 1 :]

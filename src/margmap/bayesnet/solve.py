@@ -29,9 +29,10 @@ from margmap.bayesnet.compile import (
 )
 from margmap.bayesnet.compile import compile as compile_network
 from margmap.bayesnet.network import Network
-from margmap.bayesnet.relevance import Problem
+from margmap.bayesnet.relevance import ROUNDING, Problem
 from margmap.circuit import Circuit, FloatArray, IntArray, LongArray, Name, Value
 from margmap.errors import LimitError, QueryError
+from margmap.pairs import EPS, raised
 from margmap.solve.result import TOLERANCE, Limits, Ranked, Result, Stopped, without_state
 
 #: Tables up to this many entries in all are eliminated without a second thought; and what an entry takes.
@@ -46,10 +47,6 @@ ByteArray: TypeAlias = NDArray[np.uint8]
 
 # Elimination is preferred to compiling for another order while it costs at most this much more.
 _FACTOR = 8
-
-
-class RoundingError(LimitError):
-    """The tables span so many digits that elimination cannot prove its answer."""
 
 
 def network_map(
@@ -128,12 +125,10 @@ def _solve(
         cheap = first.entries <= max(QUICK_ENTRIES, _FACTOR * free.entries)
         too_wide = free.entries > ENTRIES_PER_EDGE * limit
         if room and (cheap or too_wide or method == "elimination"):
-            try:
-                return eliminate(first)
-            except RoundingError:
-                if method == "elimination" or first.entries > ENTRIES_PER_EDGE * limit:
-                    raise
-                free, room = first, False
+            result = eliminate(first)
+            if result.status == "optimal" or method == "elimination" or first.entries > ENTRIES_PER_EDGE * limit:
+                return result
+            free, room = first, False  # the tables span so many digits that logarithms cannot tell states apart
         if method == "elimination" or too_wide:
             cheaper = min(first, free, key=lambda plan: plan.entries)
             raise LimitError(too_large(cheaper, limit, one_query=True))
@@ -167,7 +162,20 @@ def _solve(
     if result.state is None:
         raise Stopped(result.status)
     details = {**result.details, "compiled": f"{compiled!r} in {spent:.3g} s"}
-    return replace(result, seconds=limits.clock() - begun, details=details)
+    log_upper = raised(result.log_upper, _compile_rounding(network))
+    return replace(result, log_upper=log_upper, seconds=limits.clock() - begun, details=details)
+
+
+def _compile_rounding(network: Network) -> float:
+    """How far, relatively, a value of a compiled circuit can be from the product of the network's tables.
+
+    Each table becomes logarithms, which are added to others a few times, and may be taken apart into factors.
+    """
+    logs = 0.0
+    for factor in network.factors:
+        positive = factor.table[factor.table > 0]
+        logs += 1 + (max(abs(np.log(positive.min())), abs(np.log(positive.max()))) if positive.size else 0.0)
+    return float(16 * EPS * logs + 2 * ROUNDING * len(network.factors))
 
 
 def _watch(stop: LongArray) -> Callable[[int, int], None]:
@@ -220,15 +228,10 @@ class _Elimination:
         # The constant is the same for all states: only what is added to it afterwards can hide a better one.
         log_prob = self._score(index) + self.problem.log_constant
         log_evidence += self.problem.log_constant
-        log_upper = max(log_max + self.problem.log_constant + rounding, log_prob)
-        if log_upper - log_prob > max(gap, TOLERANCE):  # so many digits that doubles cannot tell states apart
-            raise RoundingError(
-                f"rounding leaves a gap of {log_upper - log_prob:.3g} nats: allow it with gap= (--gap), or use "
-                "method='frontier', which compiles a circuit"
-            )
+        log_upper = max(raised(log_max, self.problem.log_constant, rounding + self.problem.rounding), log_prob)
         why = f"the hidden variables can go first: width {self.plan.width}, {amount(self.plan.entries)} table entries"
         return Result(
-            status="optimal",
+            status="optimal" if log_upper - log_prob <= max(gap, TOLERANCE) else "precision_limit",
             state=state,
             log_prob=log_prob,
             log_conditional=log_prob - log_evidence,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
@@ -163,10 +164,14 @@ def _solve(
         top.append(Ranked(named, float(log_of(*p)), _log_ratio(p, p_evidence)))
     top.sort(key=lambda ranked: -ranked.log_conditional)
     # The solver's bound, moved up by all that rounding can have taken from it or added to the value of a state.
-    others = raised(outcome.log_upper, 2 * rounding + extra_rounding(circuit.scaled, p_evidence[1]))
-    log_upper = max(others, raised(top[0].log_conditional, 2 * rounding if k > 1 or not columns else 0.0))
+    lost = 2 * rounding + extra_rounding(circuit.scaled, p_evidence[1])
+    others = raised(outcome.log_upper, lost)
+    log_upper = max(others, raised(top[0].log_conditional, lost))
+    status = _status(outcome.status, others, [ranked.log_conditional for ranked in top], k, limits)
+    if status == "optimal" and lost > limits.gap + ROUNDED + 2 * math.ulp(top[0].log_prob):
+        status = "precision_limit"  # the state is the best one, but its own value is not known to so many digits
     return Result(
-        status=_status(outcome.status, others, [ranked.log_conditional for ranked in top], k, limits),
+        status=status,
         state=top[0].state,
         log_prob=top[0].log_prob,
         log_conditional=top[0].log_conditional,
