@@ -317,7 +317,7 @@ def test_what_is_too_wide_is_not_certified():
         ({"max_work": None}, "max_work=None: give a whole number"),
         ({"max_work": -1}, "max_work=-1"),
         ({"max_vectors": "many"}, "max_vectors='many'"),
-        ({"result": {"X1": 1}}, "result= must be what marginal_map answered"),
+        ({"result": {"X1": 1}}, "result= is what marginal_map answered"),
     ],
 )
 def test_what_certify_does_not_take(options, message):
