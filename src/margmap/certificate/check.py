@@ -90,13 +90,7 @@ def verify(
     The claim is about the query and the evidence written in the certificate; where ``query`` or ``evidence`` are given
     it must be about those. A check that would take more than ``max_work`` multiplications is refused.
     """
-    from margmap.certificate.format import Certificate
-
     circuit = as_circuit(circuit, "a certificate is about")
-    if not isinstance(certificate, Certificate):
-        raise QueryError(
-            f"an object of type {type(certificate).__name__} is no certificate: Certificate.load reads one"
-        )
     state: dict[Name, int | str] = {}
     low, high = -math.inf, math.inf
     try:

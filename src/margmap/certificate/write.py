@@ -64,8 +64,6 @@ def certify(
     evidence = evidence or {}
     if result is None:
         result = marginal_map(circuit, query, evidence, gap=gap)
-    if not isinstance(result, Result):
-        raise QueryError(f"result= is what marginal_map answered, not an object of type {type(result).__name__}")
     gap = max(gap, TOLERANCE)
     names = list(result.state)
     if query is not None and {circuit.index(name) for name in query} != {circuit.index(name) for name in names}:
