@@ -179,8 +179,6 @@ def test_a_frame_is_no_model_and_a_circuit_is_compiled_already():
         lambda: mm.mpe(running_example(), query=["X1"]),
         lambda: mm.mpe(running_example(), magic=1),
         lambda: mm.approximate(running_example(), method=[]),
-        lambda: mm.certify(running_example(), result=3),
-        lambda: mm.verify(running_example(), None),
         lambda: mm.save(running_example(), None),
         lambda: mm.load(None),
         lambda: mm.load_network(3),
