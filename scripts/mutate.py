@@ -211,7 +211,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"{len(chosen)} breaks fit the sources")
         return 0
     begun = time.perf_counter()
-    outcomes = run(chosen, options.jobs, lambda text: print(text, file=sys.stderr, flush=True))
+    try:
+        outcomes = run(chosen, options.jobs, lambda text: print(text, file=sys.stderr, flush=True))
+    except RuntimeError as error:
+        print(error, file=sys.stderr)
+        return 2
     missed = [outcome for outcome in outcomes if not outcome.seen]
     print(table(outcomes))
     print(f"\n{len(outcomes)} breaks, {len(outcomes) - len(missed)} seen, {time.perf_counter() - begun:.0f} s.")
