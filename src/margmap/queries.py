@@ -248,9 +248,15 @@ def _log_p(model: Circuit | Network, row: _Row, max_edges: int | None) -> float:
         require_tractable(model)
         return log_value(model, row.codes, row.reals)
     from margmap.bayesnet.inference import kept_circuit, log_evidence
+    from margmap.bayesnet.relevance import NoStateError
 
-    circuit = kept_circuit(model, max_edges)
-    return log_evidence(model, row.known(), max_edges) if circuit is None else log_value(circuit, row.codes, row.reals)
+    try:
+        circuit = kept_circuit(model, max_edges)
+        if circuit is None:
+            return log_evidence(model, row.known(), max_edges)
+    except NoStateError:
+        return -np.inf
+    return log_value(circuit, row.codes, row.reals)
 
 
 def _log_values(circuit: Circuit, codes: IntArray, reals: FloatArray) -> FloatArray:

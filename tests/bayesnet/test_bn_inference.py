@@ -229,3 +229,12 @@ def test_a_network_that_no_circuit_fits_has_posteriors(shared):
         for state, p in found[name].items():
             expected = math.exp(mm.log_marginal(network, {**evidence, name: state}) - log_evidence)
             assert p == pytest.approx(expected, abs=1e-10)
+
+
+def test_a_network_whose_tables_rule_every_state_out_has_no_mass():
+    a, b = mm.Variable("a"), mm.Variable("b")
+    network = mm.Network([a, b], [((0, 1), [[0.0, 1.0], [0.0, 0.0]]), ((1,), [1.0, 0.0])], kind="markov")
+    assert mm.log_marginal(network) == -np.inf
+    assert mm.log_marginal(network, {"a": 1}) == -np.inf
+    with pytest.raises(mm.StructureError, match="every state probability 0"):
+        mm.marginal_map(network, ["a"])

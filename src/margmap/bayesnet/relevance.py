@@ -25,6 +25,10 @@ ROUNDING = 4e-15
 _SMALLEST = 2.0**-1000
 
 
+class NoStateError(StructureError):
+    """The tables of a network rule every state out, whatever is observed."""
+
+
 def ancestors(network: Network, columns: Iterable[int]) -> set[int]:
     """The columns themselves and everything above them in a Bayesian network."""
     found: set[int] = set()
@@ -165,5 +169,5 @@ class Problem:
     def impossible(self) -> Exception:
         """The error for a problem without any possible state."""
         if not self.observed:
-            return StructureError("the network gives every state probability 0")
+            return NoStateError("the network gives every state probability 0")
         return ImpossibleEvidenceError("the evidence has probability 0: no state of the query is possible under it")
