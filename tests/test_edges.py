@@ -1,7 +1,10 @@
 """The promises at the edges of what doubles can hold: no false proof, nothing possible that becomes impossible."""
 
 import itertools
+import json
 import math
+import subprocess
+import sys
 from fractions import Fraction
 
 import numpy as np
@@ -271,3 +274,21 @@ def test_a_gaussian_of_any_width_has_its_mass():
         assert r.status == "optimal"
         expected = 1 if deviation > 1 or deviation < 1e-140 else 0
         assert r.state == {"q": expected}
+
+
+def test_the_command_says_that_numbers_cannot_tell(tmp_path):
+    parts = Parts.new()
+    far = [parts.leaf(CATEGORICAL, 1, [-1e30, 0.0]) for _ in (0, 1)]
+    both = [parts.product([parts.leaf(INDICATOR, 0, [float(x)]), far[x]]) for x in (0, 1)]
+    parts.sum(both, [5.0, 0.0])
+    mm.save(assemble([mm.Variable("a"), mm.Variable("b")], parts), tmp_path / "far.json")
+    asked = ["solve", str(tmp_path / "far.json"), "--query", "a", "--evidence", "b=0"]
+    run = subprocess.run(
+        [sys.executable, "-m", "margmap", *asked, "--json"], capture_output=True, text=True, check=False
+    )
+    answer = json.loads(run.stdout)
+    assert (run.returncode, answer["status"], run.stderr) == (3, "precision_limit", "")
+    assert answer["log_upper"] >= -1e30
+    shown = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert shown.returncode == 3
+    assert "precision limit" in shown.stdout
