@@ -52,6 +52,16 @@ class Derived(FromPgmpy):
     """A user's own class on top of it."""
 
 
+def test_a_network_with_the_names_3_and_3_is_asked_by_its_variables():
+    number, text = mm.Variable(3), mm.Variable("3")
+    network = mm.Network([number, text], [([0], [0.2, 0.8]), ([0, 1], [[0.9, 0.1], [0.3, 0.7]])])
+    assert mm.approximate(network, [number], {text: 0}).state == {3: 1}
+    assert mm.approximate(network).state == {3: 1, "3": 1}
+    assert mm.log_conditional(network, {text: 1}, {number: 0}) == pytest.approx(math.log(0.1))
+    with pytest.raises(mm.QueryError, match="can mean"):
+        mm.log_marginal(network, {3: 1})
+
+
 def test_circuits_and_networks_are_themselves():
     circuit, network = running_example(), clinic()
     assert mm.as_model(circuit) is circuit
@@ -302,8 +312,8 @@ class TestFrames:
         [
             ({"moon": ["full"]}, "unknown variable 'moon'"),
             ({"sky": ["rain", "snow"]}, r"row index 1 \(counted from 0\): variable 'sky' has no state 'snow'"),
-            ({"heat": ["hot"]}, "row index 0 .*variable 'heat' is continuous: 'hot' is not a finite number"),
-            ({"heat": [math.inf]}, "row index 0 .*variable 'heat' is continuous: inf is not"),
+            ({"heat": ["hot"]}, "row index 0 .*variable 'heat' is continuous: 'hot' is not a number"),
+            ({"heat": [math.inf]}, "row index 0 .*variable 'heat': evidence inf is not finite"),
             ({7: [5]}, "row index 0 .*variable 7: value 5 is out of range"),
             ({7: [[1]]}, r"row index 0 .*variable 7: \[1\]"),
         ],

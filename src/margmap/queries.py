@@ -24,9 +24,10 @@ from margmap.circuit import (
 )
 from margmap.errors import ImpossibleEvidenceError, LimitError, MissingExtraError, QueryError
 from margmap.evaluate import Scaled, edge_share, flows, forward, log_values, require_within_reach
+from margmap.evidence import is_frame, is_series
 from margmap.interop import as_model
 from margmap.pairs import log_of, moved
-from margmap.rows import evidence_of, read_rows
+from margmap.rows import read_rows
 from margmap.structure import require_tractable
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def log_likelihood(model: object, rows: Any, *, max_edges: int | None = None) ->
     most ``max_edges`` edges.
     """
     model = as_model(model)
-    codes, reals = _encode_frame(model, rows) if _is_frame(rows) else _encode(model, rows)
+    codes, reals = _encode_frame(model, rows) if is_frame(rows) or is_series(rows) else _encode(model, rows)
     if isinstance(model, Circuit):
         return _log_values(model, codes, reals)
     from margmap.bayesnet.compile import compile as compile_network
@@ -232,15 +233,12 @@ class _Row(NamedTuple):
 
 
 def _row(model: Circuit | Network, evidence: Evidence | None) -> _Row:
-    evidence = {} if evidence is None else evidence
-    cardinality = np.array([v.cardinality for v in model.variables], dtype=np.int32)
-    if isinstance(model, Circuit):
-        codes, reals = model.evidence_codes(evidence)
-    else:
-        codes, reals = cardinality.copy(), np.full(len(model.variables), np.nan)
-        for column, code in model.observed(evidence).items():
-            codes[column] = code
-    return _Row(codes, reals, (codes != cardinality) | ~np.isnan(reals))
+    codes = np.array([v.cardinality for v in model.variables], dtype=np.int32)
+    reals, observed = np.full(len(codes), np.nan), np.zeros(len(codes), dtype=np.bool_)
+    for column, value in model.observed(evidence).items():
+        (reals if model.variables[column].continuous else codes)[column] = value
+        observed[column] = True
+    return _Row(codes, reals, observed)
 
 
 def _log_p(model: Circuit | Network, row: _Row, max_edges: int | None) -> float:
@@ -342,14 +340,9 @@ def _forward(circuit: Circuit, codes: IntArray, reals: FloatArray) -> tuple[Floa
     return value, exponent
 
 
-def _is_frame(rows: Any) -> bool:
-    """Whether rows have names for their columns: frames of pandas and others, and a Series, which is one row."""
-    return hasattr(rows, "to_numpy") and (hasattr(rows, "columns") or hasattr(rows, "index"))
-
-
 def _encode_frame(model: Named, frame: Any) -> tuple[IntArray, FloatArray]:
     """The same for a frame: each different entry of a column is understood once, as evidence is."""
-    if not hasattr(frame, "columns"):
+    if is_series(frame):
         frame = frame.to_frame().T
     columns = read_rows(model, frame).columns
     cardinality = np.array([v.cardinality for v in model.variables], dtype=np.int32)
@@ -373,15 +366,11 @@ def _entry(model: Named, column: int, cell: Any, row: int) -> float:
     """The value that a cell of a frame means; if it is missing NaN, or -1 for a discrete variable."""
     variable = model.variables[column]
     try:
-        for value in evidence_of(model, (column,), [cell]).values():
-            if not variable.continuous:
-                return variable.code(value)
-            if not isinstance(value, int | float | np.number) or not np.isfinite(value):
-                raise QueryError(f"variable {variable.name!r} is continuous: {value!r} is not a finite number")
-            return float(value)
+        found = model.observed({variable: cell}, table=True)
     except QueryError as error:
         raise QueryError(f"row index {row} (counted from 0): {error}") from None
-    return np.nan if variable.continuous else -1
+    missing: float = np.nan if variable.continuous else -1
+    return float(found.get(column, missing))
 
 
 def _encode(model: Named, rows: Any) -> tuple[IntArray, FloatArray]:

@@ -92,13 +92,13 @@ def approximate(
 
 def _compiled(
     network: Network, query: Sequence[Name] | None, evidence: Mapping[Name, Value] | None, max_edges: int | None
-) -> tuple[Circuit, list[Name], dict[Name, Value]]:
+) -> tuple[Circuit, list[Any], dict[Any, Value]]:
     """The circuit for one question, and the question as this circuit understands it."""
     observed = network.observed(evidence)
-    asked: list[Name] = [network.names[column] for column in network.asked(query, observed)]
-    known: dict[Name, Value] = {network.names[v]: network.variables[v].label(x) for v, x in observed.items()}
+    asked: list[Any] = [network.variables[column] for column in network.asked(query, observed)]
+    known = network.labelled(observed)
     # A circuit has at least one variable, also if nothing is asked or observed.
-    included = asked if asked or known else network.names[:1]
+    included: list[Any] = asked if asked or known else [*network.variables[:1]]
     return compile_network(network, included, known, max_edges=max_edges), asked, known
 
 
