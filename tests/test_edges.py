@@ -282,10 +282,18 @@ def test_the_command_says_that_numbers_cannot_tell(tmp_path):
     both = [parts.product([parts.leaf(INDICATOR, 0, [float(x)]), far[x]]) for x in (0, 1)]
     parts.sum(both, [5.0, 0.0])
     mm.save(assemble([mm.Variable("a"), mm.Variable("b")], parts), tmp_path / "far.json")
-    asked = ["solve", str(tmp_path / "far.json"), "--query", "a", "--evidence", "b=0"]
-    run = subprocess.run(
-        [sys.executable, "-m", "margmap", *asked, "--json"], capture_output=True, text=True, check=False
-    )
+    command = [
+        sys.executable,
+        "-m",
+        "margmap",
+        "solve",
+        str(tmp_path / "far.json"),
+        "--query",
+        "a",
+        "--evidence",
+        "b=0",
+    ]
+    run = subprocess.run([*command, "--json"], capture_output=True, text=True, check=False)
     answer = json.loads(run.stdout)
     assert (run.returncode, answer["status"], run.stderr) == (3, "precision_limit", "")
     assert answer["log_upper"] >= -1e30

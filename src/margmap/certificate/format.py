@@ -16,7 +16,7 @@ import numpy as np
 from margmap.certificate.blocks import Cover
 from margmap.circuit import Name
 from margmap.errors import FormatError
-from margmap.io.files import read_lines, write_lines
+from margmap.io.files import place_of, read_lines, write_lines
 
 FORMAT, VERSION = "margmap certificate", 1
 
@@ -66,12 +66,12 @@ class Certificate:
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write the certificate, gzipped if the name ends in ``.gz``; a failure leaves the old file as it was."""
-        write_lines(Path(path), self._lines())
+        write_lines(place_of(path), self._lines())
 
     @classmethod
     def load(cls, path: str | PathLike[str]) -> Certificate:
         """Read a certificate. Whether it proves anything is for :func:`margmap.verify` to say."""
-        return _Reader(Path(path)).certificate()
+        return _Reader(place_of(path)).certificate()
 
     def _lines(self) -> Iterator[str]:
         head = {
