@@ -204,13 +204,6 @@ SWEEP_BREAKS = _of(
     ),
     (
         "def _score(",
-        "left_out |= bounds[r, q] > floor",
-        "left_out |= bounds[r, q] > 2.0 * floor",
-        "pairs under the cut are not noticed to be left out",
-        (f"{SWEEP}[coins]", f"{SWEEP}[dense]", f"{WIDE}[8-0.2]", PAIRS),
-    ),
-    (
-        "def _score(",
         "                        left_out = True",
         "                        left_out = False",
         "the worse half of the pairs is dropped without a word",
