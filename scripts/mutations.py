@@ -184,8 +184,8 @@ SWEEP_BREAKS = _of(
     (
         "def _join(",
         "for at in range(0, lost.shape[0], lanes):",
-        "for at in range(0, min(lost.shape[0], lanes), lanes):",
-        "of the pairs that were cut off, only those of the first vectors count",
+        "for at in range(lanes, lost.shape[0], lanes):",
+        "of the pairs that were cut off, those of the best vectors do not count",
         (f"{WIDE}[8-0.2]", f"{WIDE}[5-0.05]", PAIRS),
     ),
     (
@@ -198,16 +198,9 @@ SWEEP_BREAKS = _of(
     (
         "def _join(",
         "wider[:count] = kept[:count]",
-        "wider[: count - 1] = kept[: count - 1]",
-        "a vector is lost when the set of those kept grows",
+        "wider[: count // 2] = kept[: count // 2]",
+        "half of the vectors are lost when the set of those kept grows",
         (f"{WIDE}[8-0.2]", f"{WIDE}[5-0.05]"),
-    ),
-    (
-        "def _score(",
-        "left_out |= bounds[r, q] > floor",
-        "left_out |= bounds[r, q] > 2.0 * floor",
-        "pairs under the cut are not noticed to be left out",
-        (f"{SWEEP}[coins]", f"{SWEEP}[dense]", f"{WIDE}[8-0.2]", PAIRS),
     ),
     (
         "def _score(",
