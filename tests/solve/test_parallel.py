@@ -75,7 +75,8 @@ def test_equals_enumeration(sort, cut_short):
         if sort in STRUCTURED:
             assert r.method == ("frontier" if method == "auto" else "branch")
         shared += executor.calls > 1
-    assert shared > (5 if sort in ("coins", "dense", "dense, unstructured", "partitions") else 0)
+    if "deterministic" not in sort:  # there the first bound is that of a state, and nothing is left to share
+        assert shared > (5 if sort in ("coins", "dense", "dense, unstructured", "partitions") else 0)
 
 
 @pytest.mark.parametrize("sort", ["coins", "dense", "latent tree, many values", "partitions", "dense, unstructured"])

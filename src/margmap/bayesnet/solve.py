@@ -90,7 +90,7 @@ def _solve(
     max_edges: int | None,
     rest: Mapping[str, Any],
 ) -> Result:
-    from margmap.solve import marginal_map
+    from margmap.solve import ROUNDED, marginal_map
 
     begun = limits.begun
     limit = MAX_EDGES if max_edges is None else max_edges
@@ -162,8 +162,10 @@ def _solve(
     if result.state is None:
         raise Stopped(result.status)
     details = {**result.details, "compiled": f"{compiled!r} in {spent:.3g} s"}
-    log_upper = raised(result.log_upper, _compile_rounding(network))
-    return replace(result, log_upper=log_upper, seconds=limits.clock() - begun, details=details)
+    rounding = _compile_rounding(network)
+    status = "precision_limit" if result.status == "optimal" and rounding > ROUNDED else result.status
+    log_upper = raised(result.log_upper, rounding)
+    return replace(result, status=status, log_upper=log_upper, seconds=limits.clock() - begun, details=details)
 
 
 def _compile_rounding(network: Network) -> float:
