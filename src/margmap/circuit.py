@@ -185,21 +185,25 @@ class Named:
     def _by_name(self) -> dict[Name, int]:
         return {name: i for i, name in enumerate(self.names)}
 
+    @cached_property
+    def _clear(self) -> dict[Name, int]:
+        """The columns of the names that can mean nothing else, as they are and as text."""
+        alone = {i for columns in self._by_text.values() if len(columns) == 1 for i in columns}
+        return {key: i for i in alone for key in (self.names[i], str(self.names[i]))}
+
     def index(self, name: Name | Variable) -> int:
         """The column of a variable. 3 and "3" are the same name; a model that has both is asked by the Variable."""
+        if type(name) in (int, str) and name in self._clear:
+            return self._clear[name]
         if isinstance(name, Variable):
             found = [self._by_name[name.name]] if name.name in self._by_name else []
         else:
             key = plain(name)
             texts = set()
-            if isinstance(key, str | int | float) and not isinstance(key, bool):
-                texts.add(
-                    shortened(int(key), 5000)
-                    if isinstance(key, int)
-                    else str.__str__(key)
-                    if isinstance(key, str)
-                    else str(key)
-                )
+            if isinstance(key, str):
+                texts.add(str.__str__(key))
+            elif isinstance(key, int | float) and not isinstance(key, bool):
+                texts.add(shortened(key, 5000))
             if isinstance(key, float) and key.is_integer():  # pandas makes 3.0 of 3 in labels too
                 texts.add(str(int(key)))
             found = sorted(column for text in texts for column in self._by_text.get(text, ()))

@@ -83,6 +83,8 @@ def names_of(names: Any, what: str = "query") -> list[Any]:
 
 def plain(value: Any) -> Any:
     """A number of numpy as one of Python; anything else as it is."""
+    if type(value) in (int, float, str, bool):
+        return value
     for numpy_type, python_type in ((np.bool_, bool), (np.integer, int), (np.floating, float)):
         if isinstance(value, numpy_type) and not isinstance(value, np.timedelta64):  # which numpy counts as integers
             return python_type(value)
@@ -91,6 +93,8 @@ def plain(value: Any) -> Any:
 
 def is_missing(value: Any) -> bool:
     """Whether a value is None, NaN, or what pandas or numpy have in its place."""
+    if type(value) in (int, str, bool):
+        return False
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
     if isinstance(value, np.datetime64 | np.timedelta64):

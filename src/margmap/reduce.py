@@ -51,12 +51,11 @@ class Reduced:
         return int(self.flat.child.size)
 
 
-def resolve_query(circuit: Circuit, query: Sequence[Name] | None, evidence: Mapping[Name, Value] | None) -> list[int]:
+def resolve_query(circuit: Circuit, query: Sequence[Name] | None, observed: Mapping[int, object]) -> list[int]:
     """The columns of the query variables, refusing what cannot be asked; None asks for all that is not observed."""
-    observed = circuit.observed(evidence).keys()
     mentioned = circuit.mentioned
     if query is None:
-        columns = sorted(mentioned - observed)
+        columns = sorted(mentioned - observed.keys())
         continuous = [circuit.variables[i].name for i in columns if circuit.variables[i].continuous]
         if continuous:
             raise QueryError(
@@ -78,8 +77,9 @@ def resolve_query(circuit: Circuit, query: Sequence[Name] | None, evidence: Mapp
 def reduce(circuit: Circuit, query: Sequence[Name] | None, evidence: Mapping[Name, Value] | None = None) -> Reduced:
     """The circuit over the query variables that is left of ``circuit`` under ``evidence``."""
     require_tractable(circuit)
-    columns = resolve_query(circuit, query, evidence)
-    codes, reals = circuit.evidence_codes(evidence)
+    observed = circuit.observed(evidence)
+    columns = resolve_query(circuit, query, observed)
+    codes, reals = circuit.encoded(observed)
     return reduce_codes(circuit, columns, codes, reals)
 
 

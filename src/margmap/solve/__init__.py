@@ -133,8 +133,9 @@ def _solve(
     begun: float,
 ) -> Result:
     """Check, reduce, solve, score the answer on the circuit as given."""
-    columns = resolve_query(circuit, query, evidence)
-    codes, reals = circuit.evidence_codes(evidence)
+    observed = circuit.observed(evidence)
+    columns = resolve_query(circuit, query, observed)
+    codes, reals = circuit.encoded(observed)
     _prepare(circuit, limits)
     limits.reserve((k + 1) * _seconds_of_a_pass(circuit))
     outcome = Outcome([np.zeros(0, dtype=np.int32)], -np.inf, "optimal")

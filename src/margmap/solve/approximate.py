@@ -78,8 +78,9 @@ def approximate(
         else:
             circuit, query, evidence = _compiled(model, query, evidence, max_edges)
         require_tractable(circuit)
-        columns = resolve_query(circuit, query, evidence)
-        codes, reals = circuit.evidence_codes(evidence)
+        observed = circuit.observed(evidence)
+        columns = resolve_query(circuit, query, observed)
+        codes, reals = circuit.encoded(observed)
         reduced = reduce_codes(circuit, columns, codes, reals)
         state = function(reduced, **options) if columns else np.zeros(0, dtype=np.int32)
         codes[columns] = state
