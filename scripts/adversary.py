@@ -1090,6 +1090,8 @@ def judge(case: Case, truth: Truth, way: Asked, status: str, result: Any) -> str
     beyond = truth.largest > BEYOND or (bool(best) and not math.isfinite(double(best[0][0])))
     if isinstance(result, MargmapError):
         return _judge_error(case, way, result, bool(best), beyond)
+    if not best and result.state is None and status in ("time_limit", "memory_limit"):
+        return ""  # stopped before it was known
     if not best:
         return f"{status} with log_prob {result.log_prob} where the evidence is impossible"
     values, error = truth.values, truth.error

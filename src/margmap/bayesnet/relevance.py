@@ -25,8 +25,8 @@ ROUNDING = 4e-15
 _SMALLEST = 2.0**-1000
 
 
-class NoStateError(StructureError):
-    """The tables of a network rule every state out, whatever is observed."""
+class NoStateError(StructureError, ImpossibleEvidenceError):
+    """The tables of a network rule every state out, whatever is observed: no evidence is possible."""
 
 
 def ancestors(network: Network, columns: Iterable[int]) -> set[int]:
