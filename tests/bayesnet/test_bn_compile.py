@@ -370,3 +370,14 @@ def test_tables_that_almost_fall_apart(noise):
         for method in ("elimination", "frontier"):
             r = mm.marginal_map(build([3] * 4, factors, "markov"), ["v0", "v2"], method=method)
             assert r.log_prob == pytest.approx(math.log(ranked[0][0]), abs=1e-12)
+
+
+def test_tables_of_the_smallest_doubles_are_not_taken_apart():
+    """5e-324 times 0.25 is 0 in doubles, so the first table looks like a product; then the second value is possible."""
+    a, b = mm.Variable("a"), mm.Variable("b")
+    first, second = [[0.745892404930233, 0.25], [5e-324, 0.0]], [[0.5, 2e-323], [0.0, 1.0]]
+    network = mm.Network([a, b], [((1, 0), first), ((0, 1), second), ((1,), [0.25, 5e-324])], "markov")
+    for method in ("auto", "frontier", "branch", "brute"):
+        r = mm.marginal_map(network, ["a"], method=method, k=2)
+        assert [ranked.state for ranked in r.top] == [{"a": 0}]
+        assert r.status == "optimal"

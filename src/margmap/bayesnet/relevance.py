@@ -157,7 +157,10 @@ class Problem:
                     self._keep((), np.array(rows[at, cell]), constants)
                     return
                 product = share[:, None] * rows[at][None, :]
-                if len(scope) > 1 and bool((np.abs(rows - product) <= ROUNDING * product).all()):
+                possible = (share[:, None] > 0) & (rows[at] > 0)
+                # Near the smallest doubles products have few digits, or none: such a table stays whole.
+                exact = np.array_equal(rows > 0, possible) and product[possible].min(initial=1.0) > _SMALLEST
+                if len(scope) > 1 and exact and bool((np.abs(rows - product) <= ROUNDING * product).all()):
                     self.rounding += 2 * ROUNDING
                     rest = scope[:axis] + scope[axis + 1 :]
                     self._keep((scope[axis],), share, constants)
