@@ -315,3 +315,16 @@ def test_cases_come_back_by_their_numbers() -> None:
     assert first == again
     assert first != adversary.make_case(7, 4)[0]
     assert isinstance(adversary.to_model(first), mm.Circuit | mm.Network)
+
+
+def test_hill_climbing_takes_back_a_step_that_does_not_gain() -> None:
+    """Derivatives beyond doubles made it leave the best state, and the iterative solver split on and on."""
+    case, _ = adversary.make_case(2026, 69514)
+    model, names = adversary.to_model(case), adversary.asked_for(case)
+    evidence = {adversary.name(v): x for v, x in case.evidence.items()}
+    for heuristic in ("UB", "Pruned"):
+        r = mm.marginal_map(model, names, evidence, "iterative", time_limit=20, heuristic=heuristic)
+        assert r.status == "optimal"
+        assert not adversary.judge(
+            case, adversary.oracle(case), adversary.Asked("iterative", "iterative", {}), r.status, r
+        )

@@ -158,6 +158,11 @@ def _climb(f: Flat, state: IntArray, flips: int) -> float:
             state[:] = before
             state[best] = best_value[best]
             evaluate(f, state, value, exponent)
+            together = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
+        if together < current:  # the derivatives were beyond doubles, and the gain was none
+            state[:] = before
+            evaluate(f, state, value, exponent)
+            break
     return log_of(value[n_nodes - 1], exponent[n_nodes - 1])
 
 

@@ -168,11 +168,11 @@ class _Run:
         """The variable to split on; with UB, variables are fixed on the way if their other values cannot win."""
         cardinality = self.reduced.cardinality
         if self.heuristic == "Pruned":
-            free = self.free & undecided(view.supports, cardinality.size)
-            return (int(np.argmax(np.where(free, self.pruned_of, -1))) if free.any() else 0), view
-        asked = self.free & undecided(view.supports, cardinality.size)
+            free = self._open(view)
+            return (int(np.argmax(np.where(free, self.pruned_of, -1))) if free.any() else -1), view
+        asked = self._open(view)
         if not asked.any():
-            return 0, view
+            return -1, view
         relative = conditional_bounds(view.flat, view.bounds, cardinality, asked, self.limits.run)
         if self.fix:
             # The tightened bounds fix more; for the choice those that the split will really have do better.
@@ -185,10 +185,17 @@ class _Run:
                 if self._closed(view):
                     return -1, view
                 relative = np.where(hopeless, 0.0, relative)
-        free = asked & undecided(view.supports, cardinality.size)
+        free = self._open(view)
+        return (choose_by_bounds(relative, cardinality, free, self._threshold(view)) if free.any() else -1), view
+
+    def _open(self, view: View) -> Flags:
+        """The variables that can be split on; if there are none, the bound is that of a state, which is then known."""
+        free: Flags = self.free & undecided(view.supports, self.reduced.cardinality.size)
         if not free.any():
-            return 0, view
-        return choose_by_bounds(relative, cardinality, free, self._threshold(view)), view
+            self._improve(view)
+            if not self._closed(view):  # within rounding
+                raise Stopped("precision_limit")
+        return free
 
     def _smaller(self, view: View, keep: Flags) -> View:
         flat, log_factor = rebuild(view.flat, keep, self.limits.run)
