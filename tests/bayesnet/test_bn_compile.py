@@ -11,6 +11,7 @@ import pytest
 
 import margmap as mm
 from margmap.bayesnet import predict
+from margmap.bayesnet.compile import _intern_rows
 from margmap.bayesnet.relevance import barren, separated
 
 
@@ -370,3 +371,19 @@ def test_tables_that_almost_fall_apart(noise):
         for method in ("elimination", "frontier"):
             r = mm.marginal_map(build([3] * 4, factors, "markov"), ["v0", "v2"], method=method)
             assert r.log_prob == pytest.approx(math.log(ranked[0][0]), abs=1e-12)
+
+
+def test_rows_are_one_node_only_if_they_are_equal():
+    """So many that their hashes collide: rows with other children or other weights stay apart, rounding aside."""
+    n = 3000
+    weights = np.log(np.tile([0.25, 0.75], (n, 1)))
+    children = np.stack([np.arange(n), np.arange(n) % 7], axis=1).astype(np.int32)
+    number, first, sums, edges = _intern_rows(weights, children)
+    assert (len(set(number.tolist())), len(first), sums, edges) == (n, n, n, 2 * n)
+    same = np.zeros((n, 2), dtype=np.int32)
+    number, *_ = _intern_rows(weights - np.arange(n)[:, None] * 1e-9, same)
+    assert len(set(number.tolist())) == n
+    number, *_ = _intern_rows(weights, same)
+    assert set(number.tolist()) == {0}
+    number, *_ = _intern_rows(np.where(np.arange(n)[:, None] % 2 == [0, 1], weights, -np.inf), children)
+    assert len(set(number.tolist())) > n // 2
