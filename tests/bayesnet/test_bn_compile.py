@@ -11,6 +11,7 @@ import pytest
 
 import margmap as mm
 from margmap.bayesnet import predict
+from margmap.bayesnet.compile import _intern_rows
 from margmap.bayesnet.relevance import barren, separated
 
 
@@ -381,3 +382,19 @@ def test_tables_of_the_smallest_doubles_are_not_taken_apart():
         r = mm.marginal_map(network, ["a"], method=method, k=2)
         assert [ranked.state for ranked in r.top] == [{"a": 0}]
         assert r.status == "optimal"
+
+
+def test_rows_are_one_node_only_if_they_are_equal():
+    """So many that their hashes collide: rows with other children or other weights stay apart, rounding aside."""
+    n = 3000
+    weights = np.log(np.tile([0.25, 0.75], (n, 1)))
+    children = np.stack([np.arange(n), np.arange(n) % 7], axis=1).astype(np.int32)
+    number, first, sums, edges = _intern_rows(weights, children)
+    assert (len(set(number.tolist())), len(first), sums, edges) == (n, n, n, 2 * n)
+    same = np.zeros((n, 2), dtype=np.int32)
+    number, *_ = _intern_rows(weights - np.arange(n)[:, None] * 1e-9, same)
+    assert len(set(number.tolist())) == n
+    number, *_ = _intern_rows(weights, same)
+    assert set(number.tolist()) == {0}
+    number, *_ = _intern_rows(np.where(np.arange(n)[:, None] % 2 == [0, 1], weights, -np.inf), children)
+    assert len(set(number.tolist())) > n // 2

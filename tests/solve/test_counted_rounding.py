@@ -7,11 +7,12 @@ from fractions import Fraction
 import numpy as np
 import pytest
 from enumeration import reduced_problems, root_values, states_of
+from planted import beyond_doubles
 from problems import decimal_log
 
 from margmap import marginal_map
 from margmap.circuit import BERNOULLI, PRODUCT, SUM, Parts, Variable, assemble
-from margmap.flat import rebuild
+from margmap.flat import _added, rebuild
 from margmap.flat import rounding_of as rounding_of_pass
 from margmap.pairs import decoded, encoded, from_log, lowered, plus, raised
 from margmap.queries import value_pair
@@ -22,7 +23,7 @@ from margmap.solve.bounds import conditional_bounds, edge_bounds, view_of
 from margmap.solve.branch import _upto
 from margmap.solve.incumbent import evaluate
 from margmap.solve.plan import make_plan, rounding_of
-from margmap.solve.regroup import regroup
+from margmap.solve.regroup import _times, regroup
 from margmap.solve.result import Limits, Stopped, floor_of
 from margmap.solve.split import split
 from margmap.solve.sweep import _enter, _push
@@ -374,3 +375,60 @@ def test_enumeration_bounds_what_rounding_hides():
                 outcome = brute.solve(reduced, Limits(), k=k)
                 assert outcome.log_upper > math.log(values[k - 1]) - 1e-13
                 assert outcome.log_upper < math.log(values[k - 1]) + 1e-12
+
+
+def test_weights_are_rounded_up():
+    """Sums and products of weights, also of those that are kept as logarithms."""
+    rng = np.random.default_rng(4)
+    with localcontext() as context:
+        context.prec = 40
+        two = Decimal(2)
+
+        def number(weight):
+            return Decimal(weight) if weight >= 0 else (Decimal(weight) * two.ln()).exp()
+
+        for _ in range(1000):
+            a, b = (
+                float(-rng.uniform(501, 3000)) if rng.random() < 0.3 else float(2.0 ** -rng.uniform(0, 30))
+                for _ in range(2)
+            )
+            if a < 0 and b < 0 and rng.random() < 0.5:
+                b = a + float(rng.uniform(0, 1)) * min(3.0, -500 - a)
+            assert number(_added(a, b)) >= number(a) + number(b)
+            assert number(_times(a, b)) >= number(a) * number(b)
+
+
+def log_roots(flat, states):
+    """The log of the root under every state, of weights that may be logarithms."""
+    values = []
+    for n in range(flat.num_nodes):
+        edges = range(flat.start[n], flat.start[n + 1])
+        logs = [
+            w * math.log(2) if w < 0 else np.log(w) if w > 0 else -np.inf for w in flat.weight[edges.start : edges.stop]
+        ]
+        below = [values[flat.child[e]] + log for e, log in zip(edges, logs, strict=True)]
+        if flat.kind[n] == PRODUCT:
+            values.append(np.sum(below, axis=0))
+        elif flat.kind[n] == SUM:
+            values.append(np.logaddexp.reduce(below, axis=0))
+        else:
+            values.append(np.where(states[:, flat.var[n]] == flat.value[n], 0.0, -np.inf))
+    return values[-1] if values else np.full(len(states), -np.inf)
+
+
+@pytest.mark.parametrize("size", [100.0, 400.0, 2000.0])
+def test_rebuilt_beyond_doubles(size):
+    """Nothing changes its value when edges fall, factors move up and equal edges are added, however small it is."""
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        circuit, _ = beyond_doubles(rng, size=size)
+        reduced = reduce(circuit, None)
+        flat, states = reduced.flat, states_of(reduced.cardinality)
+        keep = rng.random(flat.num_edges) < 0.7
+        keep |= np.repeat(flat.kind == PRODUCT, np.diff(flat.start))
+        old = log_roots(flat._replace(weight=np.where(keep, flat.weight, 0.0)), states)
+        new, log_factor = rebuild(flat, keep)
+        assert log_roots(new, states) + log_factor == pytest.approx(old, rel=1e-11, abs=1e-9)
+        view = view_of(flat, 0.0, reduced.cardinality)
+        groups, log_factor = regroup(flat, view.supports, view.bounds.deterministic)
+        assert log_roots(groups, states) + log_factor == pytest.approx(log_roots(flat, states), rel=1e-11, abs=1e-9)
