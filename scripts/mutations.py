@@ -1043,13 +1043,6 @@ NUMBER_BREAKS = [
             "the factor taken out of a circuit is rounded down",
             (REBUILT_UP,),
         ),
-        (
-            "def _rebuild_until(",
-            "factor[n], power = decoded(weight[begin])\n                exponent[n] += power",
-            "factor[n], power = decoded(weight[begin])",
-            "the factor of a sum with one child forgets its power of two",
-            (REBUILT_BEYOND,),
-        ),
     ),
     *_of(
         "solve/bounds.py",

@@ -249,8 +249,7 @@ def _rebuild_until(
         if end == begin + 1:
             number[n] = child[begin]
             if f.kind[n] == SUM:
-                factor[n], power = decoded(weight[begin])
-                exponent[n] += power
+                factor[n] = weight[begin]  # a double, since it was measured by its own size
             continue
         found = -1
         slot = 0
