@@ -640,7 +640,7 @@ class _Builder:
         weights = [self.weight() for _ in children]
         if self.rng.random() < self.contest:  # all children can win
             even = [self.rng.gauss(0, 6) - self.peaks[c] for c in children]
-            if max(map(abs, even)) < 1e290:
+            if all(abs(x) < 1e290 for x in even):  # which no NaN is
                 weights = even
         if self.rng.random() < 0.3:  # as learned circuits are: normalised
             top = max(weights)

@@ -1130,7 +1130,7 @@ NUMBER_BREAKS = [
             "value[row, k] = max(value[row, k], SMALLEST)",
             "value[row, k] = max(value[row, k], 0.0)",
             "values too small for a double become 0, and what they stand for impossible",
-            (BEYOND,),
+            (f"{EDGES}::test_sums_of_values_beyond_doubles_are_raised",),
         ),
         (
             "def _product(",

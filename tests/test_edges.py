@@ -14,8 +14,11 @@ import margmap as mm
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, Parts, assemble
 from margmap.flat import rebuild
 from margmap.reduce import reduce
+from margmap.solve.bounds import view_of
 from margmap.solve.parallel import score
+from margmap.solve.plan import make_plan
 from margmap.solve.prune import keep_without
+from margmap.solve.sweep import _evaluate_sums
 
 METHODS = ["auto", "frontier", "iterative", "branch", "search", "brute"]
 SEVERAL = ["auto", "frontier", "branch", "brute"]
@@ -300,3 +303,70 @@ def test_the_command_says_that_numbers_cannot_tell(tmp_path):
     shown = subprocess.run(command, capture_output=True, text=True, check=False)
     assert shown.returncode == 3
     assert "precision limit" in shown.stdout
+
+
+def random_extremes(rng, variables=4):
+    """A structured circuit, halves of halves, whose log weights lie far apart; and the log value of each state."""
+    parts = Parts.new()
+    values = {}
+
+    def logs(n):
+        return [float(x) for x in rng.choice([0, -1, -300, -600, -720, -1100], n)]
+
+    def grow(first, last):
+        """Some nodes over a range of variables, each with its log value under every state of them."""
+        nodes = []
+        if last - first == 1:
+            for _ in range(3):
+                own = logs(2)
+                nodes.append(parts.leaf(CATEGORICAL, first, own))
+                values[nodes[-1]] = {(x,): own[x] for x in (0, 1)}
+            return nodes
+        middle = (first + last) // 2
+        left, right = grow(first, middle), grow(middle, last)
+        products = []
+        for _ in range(4):
+            a, b = (int(rng.choice(side)) for side in (left, right))
+            products.append(parts.product([a, b]))
+            values[products[-1]] = {s + t: x + y for s, x in values[a].items() for t, y in values[b].items()}
+        for _ in range(3):
+            chosen, weights = rng.choice(products, 3, replace=False).tolist(), logs(3)
+            nodes.append(parts.sum(chosen, weights))
+            values[nodes[-1]] = {
+                state: float(np.logaddexp.reduce([w + values[c][state] for w, c in zip(weights, chosen, strict=True)]))
+                for state in values[chosen[0]]
+            }
+        return nodes
+
+    root = grow(0, variables)[0]
+    return assemble([mm.Variable(v) for v in range(variables)], parts, root), values[root]
+
+
+@pytest.mark.parametrize("method", SEVERAL)
+def test_all_states_of_circuits_beyond_doubles_are_found(method):
+    rng = np.random.default_rng(12)
+    for _ in range(60):
+        c, exact = random_extremes(rng)
+        r = mm.marginal_map(c, None, method=method, k=len(exact) + 1)
+        assert r.status == "optimal"
+        assert len(r.top) == len(exact)
+        for ranked in r.top:
+            assert ranked.log_prob == pytest.approx(exact[tuple(ranked.state.values())], rel=1e-12, abs=1e-9)
+        assert [x.log_prob for x in r.top] == sorted((x.log_prob for x in r.top), reverse=True)
+
+
+def test_sums_of_values_beyond_doubles_are_raised():
+    """With care, what is possible stays possible: also a share of 1e-140 of a value of 1e-300."""
+    parts = Parts.new()
+    leaf = [parts.leaf(INDICATOR, 0, [float(x)]) for x in (0, 1)]
+    parts.sum(leaf, [0.0, -320.0])
+    reduced = reduce(assemble([mm.Variable("a")], parts), None)
+    flat, plan = make_plan(reduced.flat, 1)
+    share = view_of(flat, 0.0, reduced.cardinality).bounds.share
+    root, scope = flat.num_nodes - 1, int(plan.scope[-1])
+    for careful in (True, False):
+        value = np.zeros((flat.num_nodes, 2))
+        value[plan.place[flat.child[np.argmin(share)]], 0] = 1e-300
+        _evaluate_sums(flat, share, plan, scope, value, 2, careful)
+        assert (value[plan.place[root], 0] > 0) == careful
+        assert value[plan.place[root], 1] == 0
