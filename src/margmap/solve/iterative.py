@@ -108,6 +108,8 @@ class _Run:
         self.log_upper = 0.0
         self.peak_edges = reduced.num_edges
         self.free = np.ones(reduced.cardinality.size, dtype=np.bool_)
+        # Bound, edges and incumbent when every variable had been split on.
+        self.last_round: tuple[float, int, float] | None = None
         self.pruned_of = np.zeros(reduced.cardinality.size, dtype=np.int64)
         self.first = self._bound(reduced.flat, 0.0)
         self.incumbents = Incumbents(reduced.flat, self.first.bounds, reduced.cardinality, limits)
@@ -189,13 +191,23 @@ class _Run:
         return (choose_by_bounds(relative, cardinality, free, self._threshold(view)) if free.any() else -1), view
 
     def _open(self, view: View) -> Flags:
-        """The variables that can be split on; if there are none, the bound is that of a state, which is then known."""
-        free: Flags = self.free & undecided(view.supports, self.reduced.cardinality.size)
-        if not free.any():
-            self._improve(view)
-            if not self._closed(view):  # within rounding
-                raise Stopped("precision_limit")
-        return free
+        """The variables to split on: those that were not yet, or all that are undecided once each of them was.
+
+        If a whole round of splits has changed nothing, the bound is that of a state, but doubles cannot tell.
+        """
+        can = undecided(view.supports, self.reduced.cardinality.size)
+        free: Flags = self.free & can
+        if free.any():
+            return free
+        self._improve(view)
+        if self._closed(view):
+            return free
+        known = (view.log_upper, view.flat.num_edges, self.incumbents.best[1])
+        if not can.any() or known == self.last_round:
+            raise Stopped("precision_limit")
+        self.last_round = known
+        self.free[:] = True
+        return can
 
     def _smaller(self, view: View, keep: Flags) -> View:
         flat, log_factor = rebuild(view.flat, keep, self.limits.run)
