@@ -120,7 +120,7 @@ def factors(rng, count, margin):
 def beyond_doubles(rng, variables=6, states=3, size=400.0):
     """A latent tree whose tables span hundreds of nats; also the log value of every state, the last variable fastest.
 
-    What is small is beyond all doubles beside what is large, and may still decide.
+    What is small is beyond all doubles beside what is large, and may still decide. Some values are impossible.
     """
     parts = Parts.new()
     codes = np.array(list(np.ndindex(*[2] * variables)))
@@ -131,6 +131,7 @@ def beyond_doubles(rng, variables=6, states=3, size=400.0):
     waiting = []  # of each subtree, nodes and their log values under all states
     for v in range(variables):
         rows = logs((states, 2))
+        rows[rng.random(states) < 0.3, int(rng.integers(2))] = -np.inf
         waiting.append([(parts.leaf(CATEGORICAL, v, row.tolist()), row[codes[:, v]]) for row in rows])
     while len(waiting) > 1:
         first, second = waiting.pop(0), waiting.pop(0)
