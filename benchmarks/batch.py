@@ -24,8 +24,8 @@ from typing import Any
 import numpy as np
 
 import margmap as mm
-from margmap.executors import open_executor, usable_cores
-from margmap.io import load_circuit
+from margmap.distribute.executors import open_executor, usable_cores
+from margmap.io.formats import load_circuit
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 PROCESSES = 2

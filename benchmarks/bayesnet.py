@@ -60,7 +60,7 @@ def queries(network: Any, count: int = QUERIES, share: float = 0.3) -> list[tupl
 
 def compile_and_ask(name: str) -> dict[str, Any]:
     import margmap as mm
-    from margmap.bayesnet import predict
+    from margmap.network.compile import predict
 
     warm_up(mm)
     begun = time.perf_counter()
@@ -115,7 +115,7 @@ def warm_up(mm: Any) -> None:
 
 def uai_instance(name: str) -> dict[str, Any]:
     import margmap as mm
-    from margmap.bayesnet import uai
+    from margmap.io import uai
 
     warm_up(mm)
     path = DATA / "uai_mmap" / f"{name}.uai.gz"

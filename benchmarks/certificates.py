@@ -24,7 +24,7 @@ from typing import TypeVar
 import numpy as np
 
 import margmap as mm
-from margmap.io import load_circuit
+from margmap.io.formats import load_circuit
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import margmap as mm
 from margmap.cli.inputs import read_rows
-from margmap.io import load_circuit
-from margmap.reduce import reduce
+from margmap.io.formats import load_circuit
+from margmap.solve.reduce import reduce
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 MODEL = DATA / "psdd" / "plants.psdd.gz"

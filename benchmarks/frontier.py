@@ -27,10 +27,10 @@ import numpy as np
 import margmap as mm
 from generators import latent_tree, partition_tree
 from margmap.circuit import Name, Value
-from margmap.io import load_circuit
-from margmap.reduce import reduce
+from margmap.io.formats import load_circuit
 from margmap.solve.bounds import find_deterministic, find_supports, output_bounds
-from margmap.solve.plan import make_plan
+from margmap.solve.methods.frontier.scope_tree import make_plan
+from margmap.solve.reduce import reduce
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import margmap as mm
-from margmap.io import load_circuit
+from margmap.io.formats import load_circuit
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 PLAIN = {"regroup": False, "climb": False, "fix": False}

@@ -24,9 +24,9 @@ from bayesnet import queries
 from bayesnet import warm_up as warm_up_networks
 from frontier import partly
 from generators import latent_tree, partition_tree
-from margmap.io import load_circuit
-from margmap.reduce import heaviest_state
+from margmap.io.formats import load_circuit
 from margmap.solve import METHODS
+from margmap.solve.reduce import heaviest_state
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 LIMITS = (0.05, 0.2, 1.0, 5.0)

@@ -206,7 +206,7 @@ def _guided(watch: _Watch, count: int, seed: int) -> None:
         import atheris
     except ImportError:
         sys.exit("--guided needs atheris: pip install atheris")
-    with atheris.instrument_imports(include=["margmap.io", "margmap.bayesnet", "margmap.cli.inputs", "margmap.plot"]):
+    with atheris.instrument_imports(include=["margmap.io", "margmap.network", "margmap.cli.inputs", "margmap.plot"]):
         from fuzzing import READERS, mutate
     reader = READERS[watch.name]
     watch.path = watch.scratch / f"input.{reader.suffix}"

@@ -94,7 +94,7 @@ class Slot:
         shutil.rmtree(self.source, ignore_errors=True)
         shutil.copytree(root / "src", self.source, ignore=shutil.ignore_patterns("__pycache__"))
         self.kept.mkdir(exist_ok=True)
-        _stamp_by_code(self.source / "margmap" / "_jit.py")
+        _stamp_by_code(self.source / "margmap" / "foundation" / "jit.py")
 
     def run(self, tests: Sequence[str], cache: Path, seconds: float, *options: str) -> tuple[int, str]:
         """The exit code of pytest (-1 if it took too long) and what it printed."""

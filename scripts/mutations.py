@@ -69,7 +69,7 @@ def _of(file: str, *breaks: tuple[str, str, str, str, tuple[str, ...]]) -> list[
 
 
 SWEEP_BREAKS = _of(
-    "solve/sweep.py",
+    "solve/methods/frontier/sweep.py",
     (
         "",
         "total[f.child[e]] += max(share[e] * total[n], SMALLEST)",
@@ -262,7 +262,7 @@ SWEEP_BREAKS = _of(
 )
 
 FRONTIER_BREAKS = _of(
-    "solve/frontier.py",
+    "solve/methods/frontier/solve.py",
     (
         "",
         "log_floor = floor + slack - bounds.log_upper",
@@ -287,7 +287,7 @@ FRONTIER_BREAKS = _of(
 )
 
 PLAN_BREAKS = _of(
-    "solve/plan.py",
+    "solve/methods/frontier/scope_tree.py",
     (
         "",
         "return float(np.finfo(np.float64).eps * _operations(flat, plan))",
@@ -319,7 +319,7 @@ PLAN_BREAKS = _of(
 )
 
 BRANCH_BREAKS = _of(
-    "solve/branch.py",
+    "solve/methods/branch_and_bound.py",
     (
         "def _branch(",
         "if log_bounds[variable, x] <= threshold + slack:",
@@ -474,7 +474,7 @@ BRANCH_BREAKS = _of(
 )
 
 ITERATIVE_BREAKS = _of(
-    "solve/iterative.py",
+    "solve/methods/iter_solve.py",
     (
         "",
         "> self._threshold(view)\n",
@@ -520,7 +520,7 @@ ITERATIVE_BREAKS = _of(
 )
 
 SEARCH_BREAKS = _of(
-    "solve/search.py",
+    "solve/methods/maxspn.py",
     (
         "def _search(",
         "if log_bound <= known[0] + slack:",
@@ -598,7 +598,7 @@ MARGINALS_BREAKS = _of(
 )
 
 BRUTE_BREAKS = _of(
-    "solve/brute.py",
+    "solve/methods/brute_force.py",
     (
         "",
         "log_upper = max(log_upper, raised(log_or_nothing(1.0 - seen * (1 - rounding) + 1e-9), rounding))",
@@ -744,7 +744,7 @@ REGROUP_BREAKS = _of(
 )
 
 INCUMBENT_BREAKS = _of(
-    "solve/incumbent.py",
+    "solve/hill_climb.py",
     (
         "def _climb(",
         "    return log_of(value[n_nodes - 1], exponent[n_nodes - 1])",
@@ -776,7 +776,7 @@ INCUMBENT_BREAKS = _of(
 )
 
 PARALLEL_BREAKS = _of(
-    "solve/parallel.py",
+    "solve/share_query.py",
     (
         "def attempt(",
         "*parts[i + 1 :]]",
@@ -846,7 +846,7 @@ PARALLEL_BREAKS = _of(
 )
 
 FLAT_BREAKS = _of(
-    "flat.py",
+    "solve/query_circuit.py",
     (
         "def _rebuild_until(",
         "weight[seen_at[number[c]]] = _added(weight[seen_at[number[c]]], w)",
@@ -873,7 +873,7 @@ EDGES = "tests/test_edges.py"
 
 NUMBER_BREAKS = [
     *_of(
-        "pairs.py",
+        "foundation/pairs.py",
         (
             "def raised(",
             "total + EPS * sum(abs(x) for x in terms) * len(terms) if",
@@ -952,7 +952,7 @@ NUMBER_BREAKS = [
         ),
     ),
     *_of(
-        "evaluate.py",
+        "inference/passes.py",
         (
             "def scale(",
             "4 * EPS * float(operations))",
@@ -983,7 +983,7 @@ NUMBER_BREAKS = [
         ),
     ),
     *_of(
-        "reduce.py",
+        "solve/reduce.py",
         (
             "def _reduce(",
             "                if share[e] != 0:\n                    child[end]",
@@ -1007,7 +1007,7 @@ NUMBER_BREAKS = [
         ),
     ),
     *_of(
-        "flat.py",
+        "solve/query_circuit.py",
         (
             "def _operations(",
             "count[n] = max(count[n], below) if f.kind[n] == SUM else count[n] + below",
@@ -1107,7 +1107,7 @@ NUMBER_BREAKS = [
         ),
     ),
     *_of(
-        "solve/search.py",
+        "solve/methods/maxspn.py",
         (
             "def _search(",
             "log_bound = min(log_bound, log_of(value[root], exponent[root]) + factor + rounding)",
@@ -1124,7 +1124,7 @@ NUMBER_BREAKS = [
         ),
     ),
     *_of(
-        "solve/sweep.py",
+        "solve/methods/frontier/sweep.py",
         (
             "def _evaluate_sums(",
             "value[row, k] = max(value[row, k], SMALLEST)",
@@ -1148,7 +1148,7 @@ NUMBER_BREAKS = [
         ),
     ),
     *_of(
-        "solve/brute.py",
+        "solve/methods/brute_force.py",
         (
             "def _enough(",
             "return 0.0 if least[f.kind.size - 1] > LOWEST_FLOOR else enough",
@@ -1158,7 +1158,7 @@ NUMBER_BREAKS = [
         ),
     ),
     *_of(
-        "solve/incumbent.py",
+        "solve/hill_climb.py",
         (
             "def evaluate_nodes(",
             "v, power = plus(v, power, w * value[f.child[e]], shift + exponent[f.child[e]])",
@@ -1171,7 +1171,7 @@ NUMBER_BREAKS = [
 
 NETWORK_BREAKS = [
     *_of(
-        "bayesnet/solve.py",
+        "network/elimination.py",
         (
             "def _max_out(",
             "if rows[i, x] > rows[i, at]:",
@@ -1202,7 +1202,7 @@ NETWORK_BREAKS = [
         ),
     ),
     *_of(
-        "bayesnet/compile.py",
+        "network/compile.py",
         (
             "",
             "_QUANTA = float(1 << 46)",
@@ -1233,7 +1233,7 @@ NETWORK_BREAKS = [
         ),
     ),
     *_of(
-        "bayesnet/relevance.py",
+        "network/relevance.py",
         (
             "def barren(",
             "ancestors(network, [*query, *observed])",
@@ -1267,7 +1267,7 @@ NETWORK_BREAKS = [
 
 CERTIFICATE_BREAKS = [
     *_of(
-        "certificate/numbers.py",
+        "certificate/intervals.py",
         (
             "def gauss_pair(",
             "half = min(moved(0.5 * (z * z), 5, not up), 2 * MOST_LOG)",
@@ -1319,7 +1319,7 @@ CERTIFICATE_BREAKS = [
         ),
     ),
     *_of(
-        "certificate/check.py",
+        "certificate/verify.py",
         (
             "def verify(",
             "optimal = log_upper - low <= tolerance",
@@ -1584,7 +1584,7 @@ CERTIFICATE_BREAKS = [
         ),
     ),
     *_of(
-        "certificate/fold.py",
+        "certificate/upper_circuit.py",
         (
             "def enclose(",
             "return _value(arrays, codes, reals, False), _value(arrays, codes, reals, True)",

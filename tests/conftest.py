@@ -25,7 +25,7 @@ def shared():
 def dask_cluster():
     """The executor of a local Dask cluster with two workers."""
     pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
-    from margmap.executors import open_executor
+    from margmap.distribute.executors import open_executor
 
     with open_executor(2, "local") as executor:
         yield executor

@@ -9,9 +9,9 @@ import numpy as np
 
 import margmap as mm
 from margmap.certificate.blocks import Cover, Work, blocks_of, rescaled, tree_of, walk
-from margmap.certificate.check import problem_of, threshold_of
+from margmap.certificate.verify import problem_of, threshold_of
 from margmap.circuit import SUM
-from margmap.evaluate import edge_share, flows, forward
+from margmap.inference.passes import edge_share, flows, forward
 
 
 def tight_places(circuit, certificate):

@@ -10,9 +10,10 @@ from unittest.mock import patch
 import numpy as np
 
 import margmap as mm
-from margmap.certificate import blocks, check
+from margmap.certificate import blocks
+from margmap.certificate import verify as check
 from margmap.certificate.blocks import Cover
-from margmap.certificate.format import Certificate
+from margmap.certificate.file import Certificate
 from margmap.circuit import BERNOULLI, CATEGORICAL, Parts, Variable, assemble
 
 NONE = Cover(0, np.zeros((0, 0)))

@@ -17,8 +17,8 @@ import scipy.sparse
 
 import margmap as mm
 from circuits import SORTS, random_circuit, random_instance, running_example
-from margmap import batch
-from margmap.executors import open_executor
+from margmap.distribute.executors import open_executor
+from margmap.solve import batch
 from margmap.solve.result import Limits
 
 
@@ -246,7 +246,7 @@ def test_every_kind_of_rows(rows, options):
 
 @pytest.mark.parametrize("sparse", [scipy.sparse.csr_matrix, scipy.sparse.coo_array, scipy.sparse.csc_array])
 def test_all_entries_of_a_sparse_matrix_are_observed(sparse, monkeypatch):
-    monkeypatch.setattr("margmap.rows._BLOCK", 4)
+    monkeypatch.setattr("margmap.io.evidence_rows._BLOCK", 4)
     circuit = running_example()
     dense = np.array([[0, 1], [1, 1], [1, 0]] * 3)
     expected = one_by_one(circuit, [["X1"]] * 9, [{"X2": int(a), "X3": int(b)} for a, b in dense])

@@ -188,9 +188,9 @@ def test_a_variable_called_like_a_column_needs_json_lines():
 
 def stop_after(number, monkeypatch):
     """Ctrl-C after so many answers."""
-    import margmap.batch
+    import margmap.solve.batch
 
-    whole = margmap.batch.marginal_map_many
+    whole = margmap.solve.batch.marginal_map_many
 
     def stopped(*args, **kwargs):
         for count, answer in enumerate(whole(*args, **kwargs)):
@@ -198,7 +198,7 @@ def stop_after(number, monkeypatch):
                 raise KeyboardInterrupt
             yield answer
 
-    monkeypatch.setattr(margmap.batch, "marginal_map_many", stopped)
+    monkeypatch.setattr(margmap.solve.batch, "marginal_map_many", stopped)
     run = batch(code=3)
     assert run.stdout == f"stopped after {number} of 5 rows: start it again to go on\n"
     assert not Path("out.csv").exists()
@@ -207,15 +207,15 @@ def stop_after(number, monkeypatch):
 
 def count_rows(monkeypatch):
     """The numbers of the rows that are solved from now on."""
-    import margmap.batch
+    import margmap.solve.batch
 
-    solved, answer = [], margmap.batch._Job.answer
+    solved, answer = [], margmap.solve.batch._Job.answer
 
     def counted(job, number, data):
         solved.append(number)
         return answer(job, number, data)
 
-    monkeypatch.setattr(margmap.batch._Job, "answer", counted)
+    monkeypatch.setattr(margmap.solve.batch._Job, "answer", counted)
     return solved
 
 

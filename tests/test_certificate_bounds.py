@@ -9,7 +9,7 @@ import numpy as np
 
 import margmap as mm
 from margmap.certificate.blocks import Cover, _linear
-from margmap.certificate.numbers import product_above
+from margmap.certificate.intervals import product_above
 
 sys.path.append(str(Path(__file__).parent / "solve"))
 from problems import make

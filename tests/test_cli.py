@@ -17,8 +17,8 @@ import pytest
 from typer.testing import CliRunner
 
 import margmap as mm
-from margmap import _interrupts
 from margmap.cli import app
+from margmap.foundation import interrupts as _interrupts
 from margmap.solve.result import without_state
 
 CLINIC = str(Path(mm.__file__).parent / "models" / "clinic.json")
@@ -511,7 +511,7 @@ def test_unexpected_errors_ask_for_a_report(monkeypatch: pytest.MonkeyPatch) -> 
     def fail(*_args: object) -> None:
         raise RuntimeError("boom")
 
-    monkeypatch.setattr("margmap.io.load_circuit", fail)
+    monkeypatch.setattr("margmap.io.formats.load_circuit", fail)
     monkeypatch.delenv("MARGMAP_DEBUG", raising=False)
     refused("info", CLINIC, naming=["RuntimeError", "boom", "report", "MARGMAP_DEBUG=1"], code=1)
     run = Run("info", CLINIC, env={"MARGMAP_DEBUG": "1"})
@@ -526,7 +526,7 @@ def test_ctrl_c_exits_with_130(became: type[BaseException], monkeypatch: pytest.
         _interrupts._mode.came = True
         raise became("an error")
 
-    monkeypatch.setattr("margmap.io.load_circuit", interrupt)
+    monkeypatch.setattr("margmap.io.formats.load_circuit", interrupt)
     run = Run("info", CLINIC)
     assert (run.code, run.out, run.err) == (130, "", "margmap: interrupted\n")
 
@@ -538,7 +538,7 @@ def test_ctrl_c_before_there_is_a_state_exits_with_130(monkeypatch: pytest.Monke
         assert (run.code, run.out, run.err) == (130, "", "margmap: interrupted\n")
 
 
-@pytest.mark.parametrize("reader", ["margmap.io.load_circuit", "margmap.bayesnet.load_network"])
+@pytest.mark.parametrize("reader", ["margmap.io.formats.load_circuit", "margmap.io.formats.load_network"])
 def test_the_time_limit_holds_while_the_model_is_read(
     reader: str, small: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -12,13 +12,13 @@ import pytest
 
 import margmap as mm
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, Parts, assemble
-from margmap.flat import rebuild
-from margmap.reduce import reduce
 from margmap.solve.bounds import view_of
-from margmap.solve.parallel import score
-from margmap.solve.plan import make_plan
+from margmap.solve.methods.frontier.scope_tree import make_plan
+from margmap.solve.methods.frontier.sweep import _evaluate_sums
 from margmap.solve.prune import keep_without
-from margmap.solve.sweep import _evaluate_sums
+from margmap.solve.query_circuit import rebuild
+from margmap.solve.reduce import reduce
+from margmap.solve.share_query import score
 
 METHODS = ["auto", "frontier", "iterative", "branch", "search", "brute"]
 SEVERAL = ["auto", "frontier", "branch", "brute"]

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import margmap as mm
-from margmap.bayesnet import predict
+from margmap.circuit.evidence import MISSING_WORDS, is_missing
 from margmap.cli import app
-from margmap.evidence import MISSING_WORDS, is_missing
-from margmap.numerals import is_plain, number_of, real_of, whole_of
-from margmap.reduce import reduce
+from margmap.foundation.numerals import is_plain, number_of, real_of, whole_of
+from margmap.network.compile import predict
+from margmap.solve.reduce import reduce
 
 ADVERSARIAL = [
     ("5", "4", "3", "2", "1", "0"),

@@ -12,7 +12,7 @@ from concurrent.futures.process import BrokenProcessPool
 import pytest
 
 import margmap as mm
-from margmap.executors import open_executor, usable_cores, workers_of
+from margmap.distribute.executors import open_executor, usable_cores, workers_of
 
 
 def test_processes_work_and_are_replaced():
@@ -51,7 +51,7 @@ def test_work_is_given_up_when_the_block_is_left_by_an_error():
 def test_a_script_without_a_main_guard_is_told_what_to_do(tmp_path):
     script = tmp_path / "script.py"
     script.write_text(
-        "import os, margmap.executors as e\n"
+        "import os, margmap.distribute.executors as e\n"
         "with e.open_executor(1) as x:\n"
         "    try:\n"
         "        x.submit(os.getpid).result()\n"

@@ -17,11 +17,11 @@ from margmap import (
     binomial,
     categorical,
     circuit_of,
-    expression,
     gaussian,
     indicator,
 )
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, PRODUCT, SUM
+from margmap.circuit import formula as expression
 
 A, B, C = Variable("a"), Variable("b"), Variable("c", 3)
 

@@ -15,9 +15,9 @@ import pytest
 from numba.core import event
 
 import margmap as mm
-from margmap import _interrupts
-from margmap._interrupts import held
-from margmap._jit import on_compile
+from margmap.foundation import interrupts as _interrupts
+from margmap.foundation.interrupts import held
+from margmap.foundation.jit import on_compile
 from margmap.solve.result import Limits, Stopped
 
 CLINIC = Path(mm.__file__).parent / "models" / "clinic.json"
@@ -102,7 +102,7 @@ class TestHeld:
 
 KERNELS = """
 import random, signal, sys
-from margmap._jit import kernel
+from margmap.foundation.jit import kernel
 
 def made(number):
     @kernel
@@ -160,7 +160,7 @@ def test_a_kernel_is_compiled_to_its_end(tmp_path: Path) -> None:
 COMMAND = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from margmap._interrupts import take_over
+from margmap.foundation.interrupts import take_over
 take_over()
 print("go", flush=True)
 from margmap.__main__ import main
@@ -197,7 +197,7 @@ def test_a_command_without_an_answer_ends_with_one_line(tmp_path: Path) -> None:
 LOST = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)
-from margmap import _interrupts
+from margmap.foundation import interrupts as _interrupts
 _interrupts.take_over()
 class Finalizer:
     def __del__(self):

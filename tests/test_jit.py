@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from margmap import _jit
+from margmap.foundation import jit
 
 CALLEE = """
 from typing import NamedTuple
-from margmap._jit import kernel
+from margmap.foundation.jit import kernel
 
 FACTOR = {factor}
 
@@ -24,10 +24,10 @@ def inner(x):
 """
 
 CALLER = """
-import margmap._jit
+import margmap.foundation.jit
 import pack.callee
 from pack.callee import FACTOR, Pair, inner
-from margmap._jit import kernel
+from margmap.foundation.jit import kernel
 
 @kernel
 def outer(x: int, pair: Pair) -> float:
@@ -86,5 +86,17 @@ def test_a_numba_with_other_internals_falls_back_to_its_own_stamp(monkeypatch):
         """Has none of the private names."""
 
     made = Dispatcher()
-    monkeypatch.setattr(_jit.numba, "njit", lambda **_: lambda _: made)
-    assert _jit.kernel(lambda x: x) is made
+    monkeypatch.setattr(jit.numba, "njit", lambda **_: lambda _: made)
+    assert jit.kernel(lambda x: x) is made
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80", None], ids=["empty", "torn", "of modules that are gone"])
+def test_a_cache_that_cannot_be_read_counts_as_empty(run, tmp_path, content):
+    assert run() == (120, 2, 0)
+    indexes = list((tmp_path / "pack" / "__pycache__").glob("*.nbi"))
+    assert indexes
+    for index in indexes:
+        whole = index.read_bytes()
+        index.write_bytes(whole.replace(b"pack.callee", b"gone.callee") if content is None else content)
+    assert run() == (120, 2, 0) if content is not None else run()[:2] == (120, 2)
+    assert run() == (120, 2, 2), "and it is written anew"

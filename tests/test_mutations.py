@@ -19,10 +19,12 @@ def test_the_list_is_long_enough_and_has_every_solver():
     assert len(MUTATIONS) >= 60
     assert len({(m.file, m.after, m.old, m.new) for m in MUTATIONS}) == len(MUTATIONS)
     files = {m.file for m in MUTATIONS}
-    solvers = ("sweep", "frontier", "plan", "branch", "iterative", "search", "brute", "bounds", "regroup", "split")
-    assert {f"solve/{name}.py" for name in (*solvers, "prune", "incumbent", "marginals", "parallel")} <= files
-    assert {f"bayesnet/{name}.py" for name in ("solve", "compile", "relevance")} <= files
-    assert {f"certificate/{name}.py" for name in ("numbers", "blocks", "check", "fold")} <= files
+    methods = ("frontier/sweep", "frontier/solve", "frontier/scope_tree", "branch_and_bound", "iter_solve", "maxspn")
+    assert {f"solve/methods/{name}.py" for name in (*methods, "brute_force")} <= files
+    steps = ("bounds", "regroup", "split", "prune", "hill_climb", "marginals", "share_query")
+    assert {f"solve/{name}.py" for name in steps} <= files
+    assert {f"network/{name}.py" for name in ("elimination", "compile", "relevance")} <= files
+    assert {f"certificate/{name}.py" for name in ("intervals", "blocks", "verify", "upper_circuit")} <= files
 
 
 TEXT = "def one():\n    return 1\n\n\ndef two():\n    return 1 + 1\n"
@@ -54,10 +56,10 @@ def test_a_break_is_made_in_its_function():
 def test_what_the_tests_see_and_what_not(tmp_path, monkeypatch):
     """On a package of one function: a break that is seen, one that is not, one that hangs, one that is no program."""
     package = tmp_path / "src" / "margmap"
-    package.mkdir(parents=True)
+    (package / "foundation").mkdir(parents=True)
     (tmp_path / "tests").mkdir()
     (package / "__init__.py").write_text("")
-    (package / "_jit.py").write_text("# _Stamp(index._source_stamp, \nfrom types import CodeType\n")
+    (package / "foundation" / "jit.py").write_text("# _Stamp(index._source_stamp, \nfrom types import CodeType\n")
     (package / "a.py").write_text("def bound(x, slack=0.0):\n    return x + 1 + slack\n")
     test = "from margmap.a import bound\n\n\ndef test_bound():\n    assert bound(1) == 2\n"
     (tmp_path / "tests" / "test_a.py").write_text(test)

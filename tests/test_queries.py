@@ -23,7 +23,7 @@ from margmap import (
     sample,
 )
 from margmap.circuit import BERNOULLI, BINOMIAL, CATEGORICAL, INDICATOR, Parts, assemble
-from margmap.evaluate import ROWS_AT_ONCE
+from margmap.inference.passes import ROWS_AT_ONCE
 
 A, B, G = Variable("a"), Variable("b", 3), Variable("g", 0)
 

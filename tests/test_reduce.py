@@ -11,7 +11,7 @@ import naive
 from circuits import SORTS, columns, fixed, instances, random_circuit, random_instance, running_example
 from margmap import ImpossibleEvidenceError, QueryError, Variable, bernoulli, circuit_of, gaussian
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, PRODUCT, SUM, Parts, assemble
-from margmap.reduce import reduce
+from margmap.solve.reduce import reduce
 
 A, B, G = Variable("a"), Variable("b", 3), Variable("g", 0)
 LEAF = 0  # kind of an indicator in the reduced circuit

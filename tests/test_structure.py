@@ -24,10 +24,9 @@ from margmap import (
     posteriors,
     sample,
     smooth,
-    structure,
 )
-from margmap.circuit import INDICATOR, PRODUCT, SUM, Parts, assemble
-from margmap.structure import leaf_tables, log_totals
+from margmap.circuit import INDICATOR, PRODUCT, SUM, Parts, assemble, structure
+from margmap.circuit.structure import leaf_tables, log_totals
 
 A, B, C = Variable("a"), Variable("b"), Variable("c")
 

@@ -13,18 +13,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from margmap import learn as learn
     from margmap import plot as plot
-    from margmap.batch import FailedRow as FailedRow
-    from margmap.batch import marginal_map_many as marginal_map_many
-    from margmap.bayesnet import Network as Network
-    from margmap.bayesnet import compile as compile
-    from margmap.bayesnet import from_pgmpy as from_pgmpy
-    from margmap.bayesnet import load_network as load_network
-    from margmap.certificate.check import Verdict as Verdict
-    from margmap.certificate.check import verify as verify
-    from margmap.certificate.format import Certificate as Certificate
-    from margmap.certificate.write import certify as certify
+    from margmap.certificate.certify import certify as certify
+    from margmap.certificate.file import Certificate as Certificate
+    from margmap.certificate.verify import Verdict as Verdict
+    from margmap.certificate.verify import verify as verify
     from margmap.circuit import Circuit as Circuit
     from margmap.circuit import Variable as Variable
+    from margmap.circuit.formula import Expression as Expression
+    from margmap.circuit.formula import bernoulli as bernoulli
+    from margmap.circuit.formula import binomial as binomial
+    from margmap.circuit.formula import categorical as categorical
+    from margmap.circuit.formula import circuit_of as circuit_of
+    from margmap.circuit.formula import gaussian as gaussian
+    from margmap.circuit.formula import indicator as indicator
+    from margmap.circuit.model import as_model as as_model
+    from margmap.circuit.structure import Properties as Properties
+    from margmap.circuit.structure import check as check
+    from margmap.circuit.structure import normalise as normalise
+    from margmap.circuit.structure import smooth as smooth
+    from margmap.circuit.vtree import Vtree as Vtree
+    from margmap.circuit.vtree import vtree_of as vtree_of
     from margmap.errors import DataError as DataError
     from margmap.errors import FormatError as FormatError
     from margmap.errors import ImpossibleEvidenceError as ImpossibleEvidenceError
@@ -34,59 +42,53 @@ if TYPE_CHECKING:
     from margmap.errors import ModelError as ModelError
     from margmap.errors import QueryError as QueryError
     from margmap.errors import StructureError as StructureError
-    from margmap.expression import Expression as Expression
-    from margmap.expression import bernoulli as bernoulli
-    from margmap.expression import binomial as binomial
-    from margmap.expression import categorical as categorical
-    from margmap.expression import circuit_of as circuit_of
-    from margmap.expression import gaussian as gaussian
-    from margmap.expression import indicator as indicator
-    from margmap.interop import as_model as as_model
-    from margmap.io import load as load
-    from margmap.io import save as save
-    from margmap.queries import Posteriors as Posteriors
-    from margmap.queries import log_conditional as log_conditional
-    from margmap.queries import log_likelihood as log_likelihood
-    from margmap.queries import log_marginal as log_marginal
-    from margmap.queries import posteriors as posteriors
-    from margmap.queries import sample as sample
-    from margmap.reduce import Reduced as Reduced
+    from margmap.inference.queries import Posteriors as Posteriors
+    from margmap.inference.queries import log_conditional as log_conditional
+    from margmap.inference.queries import log_likelihood as log_likelihood
+    from margmap.inference.queries import log_marginal as log_marginal
+    from margmap.inference.queries import posteriors as posteriors
+    from margmap.inference.queries import sample as sample
+    from margmap.interop.pgmpy import from_pgmpy as from_pgmpy
+    from margmap.io.formats import load as load
+    from margmap.io.formats import load_network as load_network
+    from margmap.io.formats import save as save
+    from margmap.network.compile import compile as compile
+    from margmap.network.network import Network as Network
     from margmap.solve import marginal_map as marginal_map
     from margmap.solve import mpe as mpe
     from margmap.solve.approximate import Approximation as Approximation
     from margmap.solve.approximate import approximate as approximate
+    from margmap.solve.batch import FailedRow as FailedRow
+    from margmap.solve.batch import marginal_map_many as marginal_map_many
+    from margmap.solve.reduce import Reduced as Reduced
     from margmap.solve.result import Result as Result
-    from margmap.structure import Properties as Properties
-    from margmap.structure import check as check
-    from margmap.structure import normalise as normalise
-    from margmap.structure import smooth as smooth
-    from margmap.vtree import Vtree as Vtree
-    from margmap.vtree import vtree_of as vtree_of
 
 __version__ = "0.1.0"
 
 # Where each public name lives. They are imported when first used: `import margmap` itself loads nothing heavy.
 _HOME = {
-    "margmap.batch": "FailedRow marginal_map_many",
-    "margmap.bayesnet": "Network compile from_pgmpy load_network",
-    "margmap.certificate.check": "Verdict verify",
-    "margmap.certificate.format": "Certificate",
-    "margmap.certificate.write": "certify",
-    "margmap.expression": "Expression bernoulli binomial categorical circuit_of gaussian indicator",
+    "margmap.solve.batch": "FailedRow marginal_map_many",
+    "margmap.interop.pgmpy": "from_pgmpy",
+    "margmap.network.compile": "compile",
+    "margmap.network.network": "Network",
+    "margmap.certificate.verify": "Verdict verify",
+    "margmap.certificate.file": "Certificate",
+    "margmap.certificate.certify": "certify",
+    "margmap.circuit.formula": "Expression bernoulli binomial categorical circuit_of gaussian indicator",
     "margmap.circuit": "Circuit Variable",
     "margmap.errors": (
         "DataError FormatError ImpossibleEvidenceError LimitError MargmapError MissingExtraError "
         "ModelError QueryError StructureError"
     ),
-    "margmap.interop": "as_model",
-    "margmap.io": "load save",
-    "margmap.queries": "Posteriors log_conditional log_likelihood log_marginal posteriors sample",
-    "margmap.reduce": "Reduced",
+    "margmap.circuit.model": "as_model",
+    "margmap.io.formats": "load load_network save",
+    "margmap.inference.queries": "Posteriors log_conditional log_likelihood log_marginal posteriors sample",
+    "margmap.solve.reduce": "Reduced",
     "margmap.solve": "marginal_map mpe",
     "margmap.solve.approximate": "Approximation approximate",
     "margmap.solve.result": "Result",
-    "margmap.structure": "Properties check normalise smooth",
-    "margmap.vtree": "Vtree vtree_of",
+    "margmap.circuit.structure": "Properties check normalise smooth",
+    "margmap.circuit.vtree": "Vtree vtree_of",
 }
 # Modules that are used by their own name, such as `margmap.plot.trace`.
 _SUBMODULES = ("learn", "plot")

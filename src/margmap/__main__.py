@@ -1,6 +1,6 @@
 """``python -m margmap``, and the command ``margmap``: Ctrl-C ends it with one line from the first moment on."""
 
-from margmap._interrupts import take_over
+from margmap.foundation.interrupts import take_over
 
 
 def main() -> None:

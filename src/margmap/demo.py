@@ -23,9 +23,9 @@ from typing import Any, NamedTuple
 
 from margmap.circuit import Circuit, Name, Value
 from margmap.errors import FormatError
-from margmap.io import load_circuit
+from margmap.inference.queries import log_conditional
 from margmap.io.files import write_bytes
-from margmap.queries import log_conditional
+from margmap.io.formats import load_circuit
 from margmap.solve import marginal_map, mpe
 from margmap.solve.result import Result
 

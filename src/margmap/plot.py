@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from margmap.errors import FormatError, MissingExtraError, QueryError
-from margmap.numerals import real_of
+from margmap.foundation.numerals import real_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +84,7 @@ def save(run: Result | Sequence[Row], path: str | os.PathLike[str]) -> None:
 
 def trace_lines(rows: Sequence[Any]) -> list[str]:
     """The iterations of ``result.trace`` as lines of a CSV file: a header, then one row each."""
-    from margmap.solve.iterative import Iteration, Snapshot
+    from margmap.solve.methods.iter_solve import Iteration, Snapshot
 
     nothing = Snapshot(0, 0, 0, 0, 0.0, 0.0)
     header = list((rows[0] if rows else Iteration(0, 0.0, 0.0, 0.0, 0, nothing, None, nothing)).to_dict())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import margmap as mm
-from margmap.bayesnet import bif
+from margmap.io import bif
 
 RAIN = """
 // A comment, then a block of them

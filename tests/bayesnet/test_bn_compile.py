@@ -10,9 +10,8 @@ import plain_elimination as plain
 import pytest
 
 import margmap as mm
-from margmap.bayesnet import predict
-from margmap.bayesnet.compile import _intern_rows
-from margmap.bayesnet.relevance import barren, separated
+from margmap.network.compile import _intern_rows, predict
+from margmap.network.relevance import barren, separated
 
 
 def build(cardinality, factors, kind="bayes"):

@@ -10,7 +10,7 @@ import plain_elimination as plain
 import pytest
 
 import margmap as mm
-from margmap.bayesnet import inference
+from margmap.inference import networks as inference
 
 
 def joint_of(cardinality, factors):

@@ -8,7 +8,8 @@ import plain_elimination as plain
 import pytest
 
 import margmap as mm
-from margmap.bayesnet import predict, uai
+from margmap.io import uai
+from margmap.network.compile import predict
 
 # All networks there with up to 60 variables.
 SMALL = ["alarm", "asia", "barley", "cancer", "child", "earthquake", "hailfinder", "insurance"]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import margmap as mm
-from margmap.bayesnet import uai
+from margmap.io import uai
 
 MARKOV = "MARKOV\n3\n2 2 3\n3\n1 0\n2 1 2\n0\n\n2\n 4.0 1.0\n6\n 1 2 3\n 0 5 6\n1\n 2.5\n"
 BAYES = "BAYES 2 2 2 2 1 0 2 0 1 2 .3 .7 4 .1 .9 .5 .5"

@@ -15,19 +15,19 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from margmap.bayesnet import Network, load_network
-from margmap.bayesnet.uai import read_evidence, read_query
 from margmap.circuit import Circuit, Variable
+from margmap.circuit.vtree import Vtree
 from margmap.cli.inputs import read_instance, read_rows
 from margmap.errors import MargmapError
-from margmap.io import load, save
-from margmap.learn.data import read_tables
+from margmap.inference.queries import log_marginal
+from margmap.io.evidence_rows import evidence_of
+from margmap.io.evidence_rows import read_rows as rows_of_evidence
+from margmap.io.formats import load, load_network, save
+from margmap.io.uai import read_evidence, read_query
+from margmap.learn.table import read_tables
+from margmap.network.network import Network
 from margmap.plot import read_trace
-from margmap.queries import log_marginal
-from margmap.rows import evidence_of
-from margmap.rows import read_rows as rows_of_evidence
 from margmap.solve import marginal_map
-from margmap.vtree import Vtree
 
 #: What the evidence and query files of the UAI format are read against.
 NETWORK = Network(

@@ -14,8 +14,8 @@ import pytest
 from fuzzing import READERS, attempt
 
 from margmap.errors import FormatError, LimitError
-from margmap.io import load, load_circuit
 from margmap.io.files import LIMIT_VARIABLE, read_lines, stream_lines
+from margmap.io.formats import load, load_circuit
 
 MANY = 5_000
 NINES = "9" * 100_000
@@ -198,7 +198,7 @@ def test_names_that_no_file_can_have(tmp_path: Path, name: str) -> None:
         load(tmp_path / name)
     path = tmp_path / "a.psdd"
     path.write_bytes(PSDD)
-    from margmap.io import save
+    from margmap.io.formats import save
 
     with pytest.raises(FormatError):
         save(load(path), tmp_path / name, "json")

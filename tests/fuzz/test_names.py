@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 import margmap as mm
 from margmap.cli import app
 from margmap.cli.output import printable
-from margmap.io import load_circuit
+from margmap.io.formats import load_circuit
 
 NAMES = {
     "quotes": 'it\'s "x"',

@@ -44,7 +44,7 @@ def trouble(tree: ast.AST, modules: Set[str] = FORBIDDEN_MODULES) -> list[str]:
     found = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in FORBIDDEN_CALLS:
-            # margmap.bayesnet.compile.compile makes circuits.
+            # margmap.network.compile.compile makes circuits.
             if not (node.func.id == "compile" and _imported(tree, "compile")):
                 found.append(f"line {node.lineno}: {node.func.id}()")
         elif isinstance(node, ast.Attribute) and ast.unparse(node) in FORBIDDEN_ATTRIBUTES:

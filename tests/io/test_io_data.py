@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from margmap.circuit import Circuit
-from margmap.io import load_circuit, load_vtree, save
-from margmap.structure import log_totals
-from margmap.vtree import vtree_of
+from margmap.circuit.structure import log_totals
+from margmap.circuit.vtree import vtree_of
+from margmap.io.formats import load_circuit, load_vtree, save
 
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 pytestmark = pytest.mark.skipif(not DATA.is_dir(), reason="the shared data folder ../shared/data is not there")

@@ -9,9 +9,9 @@ import pytest
 from circuits_for_io import lines_of
 
 from margmap.circuit import Circuit
+from margmap.circuit.vtree import Vtree
 from margmap.errors import FormatError, MargmapError
-from margmap.io import load
-from margmap.vtree import Vtree
+from margmap.io.formats import load
 
 CASES = {
     "psdd": [

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-import margmap.io as mio
 from margmap.circuit import GAUSSIAN, INDICATOR, Circuit, Parts, Variable, assemble
+from margmap.circuit.vtree import Vtree
 from margmap.errors import FormatError
-from margmap.io import load, load_circuit, load_vtree, save
-from margmap.vtree import Vtree
+from margmap.io.formats import FORMATS, load, load_circuit, load_vtree, save
 
 PSDD = "psdd 3\nL 0 0 1\nT 1 2 2 -0.5\nD 2 1 1 0 1 0.0\n"
 VTREE = "vtree 3\nL 0 1\nL 2 2\nI 1 0 2\n"
@@ -181,4 +180,4 @@ def test_saved_gzip_is_reproducible_and_keeps_the_mode(tmp_path: Path) -> None:
 
 
 def test_formats_are_listed() -> None:
-    assert mio.FORMATS == ("psdd", "jpc", "spn", "ac", "vtree", "json")
+    assert tuple(FORMATS) == ("psdd", "jpc", "spn", "ac", "vtree", "json", "bif", "uai", "xmlbif")

@@ -23,9 +23,9 @@ from margmap.circuit import (
     Variable,
     assemble,
 )
+from margmap.circuit.vtree import vtree_of
 from margmap.errors import FormatError
-from margmap.io import load_circuit, load_vtree, save
-from margmap.vtree import vtree_of
+from margmap.io.formats import load_circuit, load_vtree, save
 
 
 def read(tmp_path: Path, suffix: str, text: str) -> Circuit:

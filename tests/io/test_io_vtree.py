@@ -9,9 +9,9 @@ import pytest
 from circuits_for_io import random_circuit
 
 from margmap.circuit import INDICATOR, Circuit, Parts, Variable, assemble
+from margmap.circuit.vtree import Vtree, derive_vtree, vtree_of
 from margmap.errors import StructureError
-from margmap.io import load_vtree, save
-from margmap.vtree import Vtree, derive_vtree, vtree_of
+from margmap.io.formats import load_vtree, save
 
 
 def nested(vtree: Vtree) -> object:

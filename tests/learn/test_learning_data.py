@@ -9,7 +9,7 @@ from scipy import sparse
 
 import margmap as mm
 from margmap.learn import chow_liu, learn_mixture, strudel
-from margmap.learn.data import read_tables
+from margmap.learn.table import read_tables
 
 LEARNERS = [chow_liu, strudel, lambda data, valid=None: learn_mixture(data, valid, 2).circuit]
 

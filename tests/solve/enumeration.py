@@ -11,7 +11,7 @@ import numpy as np
 
 from circuits import random_circuit, random_instance
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
-from margmap.reduce import reduce
+from margmap.solve.reduce import reduce
 
 LEAF, PRODUCT, SUM = 0, 5, 6
 

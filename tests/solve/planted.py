@@ -12,8 +12,11 @@ from problems import Problem, make
 import naive
 from circuits import columns, fixed
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, SUM, Parts, Variable, assemble
-from margmap.solve import branch, frontier, iterative, search
-from margmap.solve.incumbent import Incumbents, lower_bound_state
+from margmap.solve.hill_climb import Incumbents, lower_bound_state
+from margmap.solve.methods import branch_and_bound as branch
+from margmap.solve.methods import iter_solve as iterative
+from margmap.solve.methods import maxspn as search
+from margmap.solve.methods.frontier import solve as frontier
 
 #: By how many nats the planted state is worse than the best one.
 MARGINS = (8e-3, 1e-3, 1e-5, 1e-7)

@@ -8,8 +8,8 @@ from problems import SORTS, make
 
 import margmap as mm
 from margmap.circuit import PRODUCT, SUM
-from margmap.reduce import reduce
 from margmap.solve.approximate import APPROXIMATIONS
+from margmap.solve.reduce import reduce
 
 every_method = pytest.mark.parametrize("method", APPROXIMATIONS)
 

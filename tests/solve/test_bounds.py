@@ -23,10 +23,10 @@ from enumeration import (
 from circuits import running_example
 from margmap import Variable, bernoulli, circuit_of
 from margmap.circuit import BERNOULLI, Parts, assemble
-from margmap.flat import rebuild
-from margmap.reduce import reduce
 from margmap.solve import bounds as module
 from margmap.solve.bounds import conditional_bounds, edge_bounds, find_deterministic, find_supports, output_bounds
+from margmap.solve.query_circuit import rebuild
+from margmap.solve.reduce import reduce
 
 X, Y = Variable("X"), Variable("Y")
 

@@ -9,8 +9,8 @@ from problems import SORTS, check_optimal, coins, hard, make, partition_tree, st
 
 import margmap as mm
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
-from margmap.solve import branch
-from margmap.solve.incumbent import Incumbents
+from margmap.solve.hill_climb import Incumbents
+from margmap.solve.methods import branch_and_bound as branch
 
 
 class Weak(Incumbents):

@@ -11,10 +11,10 @@ import pytest
 from problems import SORTS, STRUCTURED, UNSTRUCTURED, check_bounds, check_optimal, hard, make, stop_at_every_moment
 
 import margmap as mm
-from margmap._jit import on_compile
 from margmap.circuit import BERNOULLI, INDICATOR, Parts, Variable, assemble
-from margmap.solve import frontier
-from margmap.solve.incumbent import Incumbents
+from margmap.foundation.jit import on_compile
+from margmap.solve.hill_climb import Incumbents
+from margmap.solve.methods.frontier import solve as frontier
 
 #: Together more than 10,000 circuits.
 EACH = 420

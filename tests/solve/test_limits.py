@@ -18,12 +18,12 @@ from problems import STRUCTURED, check_bounds, check_optimal, coins, hard, laten
 import margmap as mm
 import naive
 from circuits import columns, fixed
-from margmap.bayesnet import solve as networks
-from margmap.flat import Flat, rebuild
-from margmap.pairs import log_of
-from margmap.reduce import heaviest_state, reduce, reduce_codes
+from margmap.foundation.pairs import log_of
+from margmap.network import elimination as networks
 from margmap.solve import METHODS, result
 from margmap.solve.bounds import conditional_bounds, edge_bounds, find_supports, output_bounds, view_of
+from margmap.solve.query_circuit import Flat, rebuild
+from margmap.solve.reduce import heaviest_state, reduce, reduce_codes
 from margmap.solve.regroup import regroup
 from margmap.solve.result import Limits, Stopped, resident
 from margmap.solve.split import split

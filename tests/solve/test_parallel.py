@@ -12,8 +12,8 @@ import pytest
 from problems import SORTS, STRUCTURED, check_bounds, check_optimal, coins, hard, make
 
 import margmap as mm
-from margmap.executors import Kept, Processes
-from margmap.solve import parallel
+from margmap.distribute.executors import Kept, Processes
+from margmap.solve import share_query as parallel
 from margmap.solve.result import Limits, Stopped
 
 

@@ -9,7 +9,7 @@ from problems import SORTS, check_bounds, check_optimal, coins, hard, make
 
 import margmap as mm
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
-from margmap.solve import search
+from margmap.solve.methods import maxspn as search
 from margmap.solve.result import Stopped
 
 

@@ -10,7 +10,7 @@ from enumeration import mixture
 
 import margmap as mm
 from margmap.plot import read_trace, save, trace_lines
-from margmap.solve.iterative import Iteration, Snapshot
+from margmap.solve.methods.iter_solve import Iteration, Snapshot
 
 matplotlib = pytest.importorskip("matplotlib")
 matplotlib.use("Agg")

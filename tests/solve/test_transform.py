@@ -19,10 +19,10 @@ from enumeration import (
 )
 
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
-from margmap.flat import Flat, rebuild
-from margmap.reduce import reduce
 from margmap.solve.bounds import edge_bounds, find_deterministic, find_supports, output_bounds
-from margmap.solve.incumbent import Incumbents, _differentiate, evaluate, lower_bound_state
+from margmap.solve.hill_climb import Incumbents, _differentiate, evaluate, lower_bound_state
+from margmap.solve.query_circuit import Flat, rebuild
+from margmap.solve.reduce import reduce
 from margmap.solve.regroup import regroup
 from margmap.solve.result import Limits
 from margmap.solve.split import split, split_size

@@ -81,7 +81,7 @@ def answer_of(task: dict[str, Any], say: Callable[[Any], None]) -> dict[str, Any
 def _solve(task: dict[str, Any], ready: Callable[[], None]) -> dict[str, Any]:
     from margmap.bench.instances import read
     from margmap.circuit import Circuit
-    from margmap.io import load
+    from margmap.io.formats import load
     from margmap.solve import marginal_map
 
     begun = time.perf_counter()
@@ -115,7 +115,7 @@ def warm_up(method: str, options: dict[str, Any]) -> None:
     On a problem of no size, but one that every method has to work on: a mixture of coins that exclude nothing.
     """
     from margmap.circuit import Variable
-    from margmap.expression import bernoulli, circuit_of
+    from margmap.circuit.formula import bernoulli, circuit_of
     from margmap.solve import marginal_map
 
     chances = [[0.15 + 0.07 * ((7 * i + 3 * k + i * k) % 11) for i in range(9)] for k in range(5)]

@@ -125,7 +125,7 @@ def write(path: str | os.PathLike[str], file: InstanceFile) -> None:
 def read(path: str | os.PathLike[str]) -> InstanceFile:
     """Read what :func:`write` wrote."""
     from margmap.io.files import read_lines
-    from margmap.io.scan import parse_json
+    from margmap.io.reading import parse_json
 
     path = Path(path)
     data = parse_json(read_lines(path), path)
@@ -260,7 +260,7 @@ def _evidence(
     circuit: Circuit, columns: list[int], rng: np.random.Generator, rows: NDArray[Any] | None
 ) -> tuple[list[float], str]:
     """Values for the columns, of nonzero probability together, and where they are from."""
-    from margmap.queries import log_value, sample
+    from margmap.inference.queries import log_value, sample
 
     def possible(values: Sequence[float]) -> bool:
         given = {}

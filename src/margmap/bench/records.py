@@ -10,7 +10,7 @@ from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
 from margmap.errors import FormatError
-from margmap.numerals import real_of
+from margmap.foundation.numerals import real_of
 
 
 class Run(NamedTuple):

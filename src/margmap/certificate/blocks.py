@@ -14,10 +14,10 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from margmap._jit import kernel
-from margmap.certificate.fold import Upper
-from margmap.certificate.numbers import TINY, UNIT, Pair, pair_of, product_above, raised
+from margmap.certificate.intervals import TINY, UNIT, Pair, pair_of, product_above, raised
+from margmap.certificate.upper_circuit import Upper
 from margmap.circuit import INDICATOR, PRODUCT, SUM, FloatArray, IntArray, KindArray, LongArray
+from margmap.foundation.jit import kernel
 
 #: Join the last two blocks: the only token of a tree that is not a variable.
 JOIN = -1

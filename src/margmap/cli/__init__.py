@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from margmap._interrupts import finish, take_over
 from margmap.cli.base import BAD_INPUT, STOPPED, Format, Json, Model, command_of, interrupted
 from margmap.cli.bench import bench
 from margmap.cli.inputs import (
@@ -42,11 +41,12 @@ from margmap.cli.output import (
     spinner,
 )
 from margmap.errors import QueryError
+from margmap.foundation.interrupts import finish, take_over
 
 if TYPE_CHECKING:
-    from margmap.bayesnet import Network
     from margmap.circuit import Circuit, Name, Value
     from margmap.cli.batch import Summary
+    from margmap.network.network import Network
 
 __all__ = ["app", "main"]
 
@@ -127,7 +127,7 @@ def info(model: Model, format: Format = None, json: Json = False) -> None:
         _network_info(model, network, json)
         return
     with spinner(f"Loading {model} ..."):
-        from margmap.io import load_circuit
+        from margmap.io.formats import load_circuit
 
         circuit = load_circuit(model, format)
     with spinner("Checking the structure ..."):
@@ -166,10 +166,9 @@ def convert(
     network = _load_network(source, source_format)
     compiled = None if network is None else _compile(network, max_edges)
     with spinner(f"Converting {source} ..."):
-        from margmap import structure
-        from margmap.circuit import Circuit
-        from margmap.io import load, save
-        from margmap.vtree import vtree_of
+        from margmap.circuit import Circuit, structure
+        from margmap.circuit.vtree import vtree_of
+        from margmap.io.formats import load, save
 
         value = load(source, source_format) if compiled is None else compiled
         if isinstance(value, Circuit):
@@ -204,7 +203,7 @@ def marginal(
     observed, asked = parse_evidence("--evidence", evidence or []), parse_evidence("--target", target or [])
     loaded = _load(model, format)
     with spinner("Evaluating ..."):
-        from margmap import queries
+        from margmap.inference import queries
 
         log_evidence = queries.log_marginal(loaded, observed, max_edges=max_edges)
         log_conditional = queries.log_conditional(loaded, asked, observed, max_edges=max_edges) if asked else None
@@ -245,7 +244,7 @@ def likelihood(
     with spinner(f"Reading {rows} ..."):
         matrix = read_rows(rows)
     with spinner("Evaluating ..."):
-        from margmap.queries import log_likelihood
+        from margmap.inference.queries import log_likelihood
 
         values = log_likelihood(loaded, matrix, max_edges=max_edges)
     mean = float(values.mean())
@@ -275,7 +274,7 @@ def sample(
     observed = parse_evidence("--evidence", evidence or [])
     loaded = _load(model, format)
     with spinner("Sampling ..."):
-        from margmap import queries
+        from margmap.inference import queries
 
         drawn = queries.sample(loaded, number, observed, seed, max_edges=max_edges)
     lines = csv_lines(drawn, [not variable.continuous for variable in loaded.variables])
@@ -399,7 +398,7 @@ def solve(
         raise typer.BadParameter("--evid, --query-file and --uai-files are for networks (.uai, .bif)")
     # With --batch the time limit is that of each row.
     circuit, load_seconds = _load_within(None if batch is not None else time_limit, model, format)
-    from margmap.bayesnet import Network
+    from margmap.network.network import Network
 
     if isinstance(circuit, Network):
         if max_edges is not None:
@@ -424,7 +423,7 @@ def solve(
             options["on_iteration"] = lambda row: show(progress(row))
         with ExitStack() as workers:
             if dask is not None:
-                from margmap.executors import open_executor
+                from margmap.distribute.executors import open_executor
 
                 options["executor"] = workers.enter_context(open_executor(jobs, dask))
             elif jobs is not None:
@@ -615,7 +614,7 @@ def learn(
         circuit = learning.mix(train, checked, found, components, seed)
         train_mean, valid_mean = (learning.mean_likelihood(circuit, rows) for rows in (train, checked))
     with spinner(f"Writing {output} ..."):
-        from margmap.io import save
+        from margmap.io.formats import save
 
         save(circuit, output)
     if json:
@@ -758,7 +757,7 @@ def _load(path: Path, format: str | None) -> Circuit | Network:
     if network is not None:
         return network
     with spinner(f"Loading {path} ..."):
-        from margmap.io import load_circuit
+        from margmap.io.formats import load_circuit
 
         return load_circuit(path, format)
 
@@ -766,12 +765,12 @@ def _load(path: Path, format: str | None) -> Circuit | Network:
 def _load_within(time_limit: float | None, path: Path, format: str | None) -> tuple[Circuit | Network | None, float]:
     """The model and the seconds it took to read, Python's own imports not counted; None if there was no time for it."""
     with spinner(f"Loading {path} ..."):
-        from margmap import bayesnet, io
+        from margmap.io import formats
         from margmap.solve import GRACE, check_limits
         from margmap.solve.result import Limits, Stopped
 
         def read() -> Circuit | Network:
-            return (bayesnet.load_network if _is_network(path, format) else io.load_circuit)(path, format)
+            return (formats.load_network if _is_network(path, format) else formats.load_circuit)(path, format)
 
         check_limits(time_limit)
         begun = time.perf_counter()
@@ -794,14 +793,14 @@ def _load_network(path: Path, format: str | None) -> Network | None:
     if not _is_network(path, format):
         return None
     with spinner(f"Loading {path} ..."):
-        from margmap.bayesnet import load_network
+        from margmap.io.formats import load_network
 
         return load_network(path, format)
 
 
 def _compile(network: Network, max_edges: int | None) -> Circuit:
     with spinner("Compiling the network ...") as show:
-        from margmap.bayesnet import compile
+        from margmap.network.compile import compile
 
         def report(done: int, total: int) -> None:
             filled = 30 * done // max(total, 1)
@@ -812,7 +811,7 @@ def _compile(network: Network, max_edges: int | None) -> Circuit:
 
 def _network_info(model: Path, network: Network, json: bool) -> None:
     with spinner("Looking for an elimination order ..."):
-        from margmap.bayesnet import predict
+        from margmap.network.compile import predict
 
         plan = predict(network)
     facts = {
@@ -842,7 +841,7 @@ def _uai_instance(
     observed: dict[Name, Value],
 ) -> tuple[list[Name] | None, dict[Name, Value]]:
     """Query and evidence, from the competition's files where those are named."""
-    from margmap.bayesnet import uai
+    from margmap.io import uai
 
     if beside:
         name = model.name[:-3] if model.name.lower().endswith(".gz") else model.name

@@ -12,10 +12,10 @@ from typing import Annotated, Any, NoReturn, ParamSpec, get_args, get_type_hints
 import typer
 from typer.core import TyperCommand
 
-from margmap._interrupts import INTERRUPTED, came, catching
 from margmap.cli.output import complain
 from margmap.errors import MargmapError
-from margmap.numerals import is_plain
+from margmap.foundation.interrupts import INTERRUPTED, came, catching
+from margmap.foundation.numerals import is_plain
 
 #: Exit codes: 0 is for "optimal" or "done", typer itself uses 2 for wrong usage, and after Ctrl-C it is INTERRUPTED.
 UNEXPECTED, BAD_INPUT, STOPPED, BROKEN_PIPE = 1, 2, 3, 141

@@ -18,14 +18,14 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
-from margmap._interrupts import staying
 from margmap.cli.output import bar, json_text, printable, spinner
 from margmap.errors import FormatError, QueryError
+from margmap.foundation.interrupts import staying
 
 if TYPE_CHECKING:
-    from margmap.batch import Answer
-    from margmap.bayesnet import Network
     from margmap.circuit import Circuit, Name
+    from margmap.network.network import Network
+    from margmap.solve.batch import Answer
 
 #: The first columns of a CSV of answers; the query's variables follow.
 COLUMNS = ("row", "status", "log_prob", "log_conditional", "log_upper", "gap", "method", "seconds", "error")
@@ -74,9 +74,9 @@ def solve_batch(
         raise FormatError("rows are read more than once: write them to a file first", path=rows)
     with spinner(f"Reading {rows} ..."):
         from margmap import __version__
-        from margmap.batch import marginal_map_many
-        from margmap.executors import open_executor
-        from margmap.rows import read_rows
+        from margmap.distribute.executors import open_executor
+        from margmap.io.evidence_rows import read_rows
+        from margmap.solve.batch import marginal_map_many
         from margmap.solve.result import Limits, Result
 
         columns = _variables(model, query)
@@ -240,7 +240,7 @@ class Part:
 
 
 def _record(row: int, answer: Answer) -> dict[str, Any]:
-    from margmap.batch import FailedRow
+    from margmap.solve.batch import FailedRow
 
     if isinstance(answer, FailedRow):
         return {"row": row, "status": answer.status, "error": printable(answer.error), "kind": answer.kind}

@@ -15,7 +15,7 @@ from margmap.cli.base import STOPPED, Json, command_of
 from margmap.cli.inputs import parse_bytes, parse_options, read_rows
 from margmap.cli.output import print_json, printable, spinner
 from margmap.errors import QueryError
-from margmap.numerals import real_of
+from margmap.foundation.numerals import real_of
 
 if TYPE_CHECKING:
     from margmap.bench.instances import Proportions
@@ -65,7 +65,7 @@ def generate(
     written = []
     for name, model in zip(names, models, strict=True):
         with spinner(f"Drawing instances for {model} ..."):
-            from margmap.io import load_circuit
+            from margmap.io.formats import load_circuit
 
             circuit = load_circuit(model)
             drawn = instances.generate(circuit, parts, number, seed, data, name)
@@ -223,7 +223,7 @@ def _executor(jobs: int, dask: str | None) -> Iterator[tuple[Executor, int]]:
         with ThreadPoolExecutor(jobs) as threads:
             yield threads, jobs
         return
-    from margmap.executors import open_executor, workers_of
+    from margmap.distribute.executors import open_executor, workers_of
 
     with open_executor(jobs, dask) as cluster:
         yield cluster, workers_of(cluster)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from margmap.errors import FormatError, QueryError
-from margmap.numerals import real_of, whole_of
+from margmap.foundation.numerals import real_of, whole_of
 
 if TYPE_CHECKING:
     from margmap.circuit import FloatArray, Name, Value
@@ -73,7 +73,7 @@ def method_parameters(method: str) -> dict[str, inspect.Parameter]:
 def read_instance(path: Path, index: int | None) -> tuple[list[Name] | None, dict[Name, Value]]:
     """The query (None: everything not observed) and the evidence of an instance file."""
     from margmap.io.files import read_lines
-    from margmap.io.scan import parse_json
+    from margmap.io.reading import parse_json
 
     instance = _choose(parse_json(read_lines(path), path), index, path)
     if not isinstance(instance, dict) or not {"query", "evidence"} & set(instance):

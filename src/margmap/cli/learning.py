@@ -15,8 +15,8 @@ from margmap.errors import FormatError, NoSplitWarning, QueryError
 
 if TYPE_CHECKING:
     from margmap.circuit import Circuit
-    from margmap.learn.data import Codes
-    from margmap.learn.grow import Learned, Progress
+    from margmap.learn.strudel import Learned, Progress
+    from margmap.learn.table import Codes
 
 _BAR = 20
 
@@ -34,11 +34,11 @@ def read_data(data: Path, valid: Path | None, folder: Path | None) -> tuple[Any,
 
 def check_output(output: Path, train: Any) -> None:
     """Refuse before the work what cannot be written after it."""
-    from margmap.io import FORMATS
+    from margmap.io.formats import formats_of
 
     suffixes = [suffix for suffix in output.suffixes if suffix.lower() != ".gz"]
     suffix = suffixes[-1][1:].lower() if suffixes else ""
-    known = [name for name in FORMATS if name != "vtree"]
+    known = formats_of(Circuit)
     if suffix not in known:
         raise FormatError(f"the name says no format: end it in {', '.join('.' + name for name in known)}", path=output)
     if suffix == "psdd" and train.max() > 1:
@@ -52,11 +52,11 @@ def run(
 ) -> Learned:
     """Learn with a line of progress on a terminal."""
     with spinner("Learning ...") as show:
-        from margmap.learn.grow import learn_strudel
+        from margmap.learn.strudel import learn_strudel
 
         start: Circuit | None = None
         if resume is not None:
-            from margmap.io import load_circuit
+            from margmap.io.formats import load_circuit
 
             start = load_circuit(resume)
         iterations: int | None = options.get("iterations")
@@ -92,7 +92,7 @@ def progress(now: Progress, part: float | None) -> str:
 def mix(train: Any, valid: Any, learned: Learned, components: int, seed: int) -> Circuit:
     """A mixture on the structure that was learned."""
     with spinner("Fitting the mixture ...") as show:
-        from margmap.learn.em import learn_mixture
+        from margmap.learn.mixture import learn_mixture
 
         return learn_mixture(
             train,
@@ -106,7 +106,7 @@ def mix(train: Any, valid: Any, learned: Learned, components: int, seed: int) ->
 
 def mean_likelihood(circuit: Circuit, rows: Codes | None) -> float:
     """The mean log-likelihood of rows; NaN if there are none."""
-    from margmap.queries import log_likelihood
+    from margmap.inference.queries import log_likelihood
 
     return math.nan if rows is None else float(log_likelihood(circuit, rows).mean())
 

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from margmap.solve.iterative import Iteration
+    from margmap.solve.methods.iter_solve import Iteration
     from margmap.solve.result import Result
 
 MOST_ROWS = 40
@@ -109,7 +109,7 @@ def spinner(text: str) -> Iterator[Callable[[str], None]]:
     from rich.text import Text
 
     with Console(stderr=True).status(Text(printable(text)), spinner="line") as status:
-        from margmap._jit import on_compile  # numba, the slow import: the spinner turns already
+        from margmap.foundation.jit import on_compile  # numba, the slow import: the spinner turns already
 
         shown = text
 

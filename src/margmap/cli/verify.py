@@ -11,9 +11,9 @@ from margmap.cli.output import complain, print_json, printable, spinner
 from margmap.errors import LimitError, MargmapError
 
 if TYPE_CHECKING:
-    from margmap.bayesnet import Network
-    from margmap.certificate.check import Verdict
+    from margmap.certificate.verify import Verdict
     from margmap.circuit import Circuit, Name, Value
+    from margmap.network.network import Network
     from margmap.solve.result import Result
 
 NETWORK = "a certificate is about a circuit: compile the network first with `margmap convert NETWORK CIRCUIT.json`"
@@ -24,7 +24,7 @@ def try_certificate(
 ) -> tuple[dict[str, Any], MargmapError | None]:
     """Write the proof of an answer; what was written, and what went wrong: the answer is printed all the same."""
     with spinner("Writing the certificate ..."):
-        from margmap.certificate.write import certify
+        from margmap.certificate.certify import certify
         from margmap.solve.result import TOLERANCE
 
         begun = time.perf_counter()
@@ -65,9 +65,9 @@ def run_verify(
 ) -> Verdict:
     """Check a certificate and say what it proves."""
     with spinner(f"Loading {model} ..."):
-        from margmap.certificate.check import TOLERANCE, verify
-        from margmap.certificate.format import Certificate
-        from margmap.io import load_circuit
+        from margmap.certificate.file import Certificate
+        from margmap.certificate.verify import TOLERANCE, verify
+        from margmap.io.formats import load_circuit
 
         certificate = Certificate.load(path)
         circuit = load_circuit(model, format)

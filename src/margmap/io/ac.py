@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from margmap.circuit import INDICATOR, PRODUCT, Circuit, Parts, assemble
 from margmap.errors import FormatError
-from margmap.io import scan
-from margmap.io.common import discrete_tables, refuse_gaussian
+from margmap.io import reading as scan
 from margmap.io.spn import body, header_line, possible, read_children, read_header, read_indicator
+from margmap.io.writing import discrete_tables, refuse_gaussian
 
 # exp() of more than this, or less than its negative, leaves the range of normal floats.
 _LARGEST_LOG = 700.0

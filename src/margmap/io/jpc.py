@@ -16,8 +16,8 @@ from margmap.circuit import (
     Parts,
 )
 from margmap.errors import FormatError
-from margmap.io import scan
-from margmap.io.common import discrete_tables, numbers_from_one, refuse_gaussian
+from margmap.io import reading as scan
+from margmap.io.writing import discrete_tables, numbers_from_one, refuse_gaussian
 
 _SYNTAX = {
     "L": "L id vtree literal",

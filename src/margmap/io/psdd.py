@@ -7,10 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from margmap.circuit import BERNOULLI, INDICATOR, KIND_NAMES, PRODUCT, Circuit, Parts
+from margmap.circuit.vtree import derive_vtree
 from margmap.errors import FormatError, StructureError
-from margmap.io import scan
-from margmap.io.common import discrete_tables, numbers_from_one, refuse_gaussian
-from margmap.vtree import derive_vtree
+from margmap.io import reading as scan
+from margmap.io.writing import discrete_tables, numbers_from_one, refuse_gaussian
 
 #: How far the two probabilities of a T line may be from adding up to 1 (files round to six decimals).
 TRUE_SLACK = 1e-4

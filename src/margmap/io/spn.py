@@ -11,8 +11,8 @@ from pathlib import Path
 
 from margmap.circuit import INDICATOR, MAX_CARDINALITY, PRODUCT, Circuit, Parts, Variable, assemble
 from margmap.errors import FormatError
-from margmap.io import scan
-from margmap.io.common import discrete_tables, refuse_gaussian
+from margmap.io import reading as scan
+from margmap.io.writing import discrete_tables, refuse_gaussian
 
 
 def read(lines: Sequence[str], path: Path) -> Circuit:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from margmap.circuit.vtree import Vtree
 from margmap.errors import FormatError
-from margmap.io import scan
-from margmap.io.common import numbers_from_one
-from margmap.vtree import Vtree
+from margmap.io import reading as scan
+from margmap.io.writing import numbers_from_one
 
 _L, _I = "L id variable", "I id left right"
 

@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from margmap.errors import NoSplitWarning as NoSplitWarning
+    from margmap.learn.chow_liu import chow_liu as chow_liu
     from margmap.learn.datasets import DATASETS as DATASETS
     from margmap.learn.datasets import load_dataset as load_dataset
-    from margmap.learn.em import Mixture as Mixture
-    from margmap.learn.em import learn_mixture as learn_mixture
-    from margmap.learn.em import mixture as mixture
     from margmap.learn.estimators import ChowLiu as ChowLiu
     from margmap.learn.estimators import Strudel as Strudel
-    from margmap.learn.grow import Learned as Learned
-    from margmap.learn.grow import Progress as Progress
-    from margmap.learn.grow import learn_strudel as learn_strudel
-    from margmap.learn.grow import strudel as strudel
-    from margmap.learn.tree import chow_liu as chow_liu
+    from margmap.learn.mixture import Mixture as Mixture
+    from margmap.learn.mixture import learn_mixture as learn_mixture
+    from margmap.learn.mixture import mixture as mixture
+    from margmap.learn.strudel import Learned as Learned
+    from margmap.learn.strudel import Progress as Progress
+    from margmap.learn.strudel import learn_strudel as learn_strudel
+    from margmap.learn.strudel import strudel as strudel
 
 # Where each public name lives; no module has the name of a function, which would hide it.
 _HOME = {

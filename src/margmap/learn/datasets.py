@@ -15,7 +15,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from margmap.errors import DataError, FormatError, MargmapError
-from margmap.learn.data import Codes
+from margmap.learn.table import Codes
 
 Split: TypeAlias = Literal["train", "valid", "test"]
 SPLITS: tuple[Split, ...] = ("train", "valid", "test")

@@ -8,11 +8,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margmap.circuit import Circuit, FloatArray
+from margmap.circuit.vtree import Vtree, vtree_of
 from margmap.errors import DataError, MissingExtraError
-from margmap.learn.grow import Learned, PickEdge, PickVariable, Prior, learn_strudel
-from margmap.learn.tree import Join, chow_liu
-from margmap.queries import log_likelihood, sample
-from margmap.vtree import Vtree, vtree_of
+from margmap.inference.queries import log_likelihood, sample
+from margmap.learn.chow_liu import Join, chow_liu
+from margmap.learn.strudel import Learned, PickEdge, PickVariable, Prior, learn_strudel
 
 try:
     from sklearn.base import BaseEstimator, DensityMixin

@@ -13,16 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from margmap.bayesnet.network import Network
 from margmap.circuit import PRODUCT, Circuit, Name, Value
+from margmap.circuit.model import as_model
+from margmap.circuit.structure import require_tractable
 from margmap.errors import QueryError
-from margmap.evaluate import extra_rounding
-from margmap.interop import as_model
-from margmap.pairs import log_of, log_parts, raised, two_sum
-from margmap.queries import value_pair
-from margmap.reduce import Reduced, heaviest_state, reduce_codes, resolve_query
+from margmap.foundation.pairs import log_of, log_parts, raised, two_sum
+from margmap.inference.passes import extra_rounding
+from margmap.inference.queries import value_pair
+from margmap.network.network import Network
+from margmap.solve.reduce import Reduced, heaviest_state, reduce_codes, resolve_query
 from margmap.solve.result import TOLERANCE, Limits, Outcome, Ranked, Result, Status, Stopped, without_state
-from margmap.structure import require_tractable
 
 __all__ = ["METHODS", "Result", "marginal_map", "mpe"]
 
@@ -42,11 +42,11 @@ ENUMERATE_WORK = 2_000_000
 
 #: Name of each method and the module whose ``solve(reduced, limits, ...)`` it is; imported when first used.
 METHODS: dict[str, str] = {
-    "frontier": "margmap.solve.frontier",
-    "iterative": "margmap.solve.iterative",
-    "branch": "margmap.solve.branch",
-    "search": "margmap.solve.search",
-    "brute": "margmap.solve.brute",
+    "frontier": "margmap.solve.methods.frontier.solve",
+    "iterative": "margmap.solve.methods.iter_solve",
+    "branch": "margmap.solve.methods.branch_and_bound",
+    "search": "margmap.solve.methods.maxspn",
+    "brute": "margmap.solve.methods.brute_force",
 }
 
 
@@ -79,7 +79,7 @@ def marginal_map(
     bytes: what the process may grow by during this call. What would not fit is not begun; it becomes a gap. Further
     options belong to the method, such as ``heuristic="Pruned"`` of ``iterative``.
 
-    A :class:`~margmap.bayesnet.network.Network` is compiled for this query first, within ``max_edges``, or solved by
+    A :class:`~margmap.network.network.Network` is compiled for this query first, within ``max_edges``, or solved by
     ``elimination`` without a circuit where its hidden variables can be summed out first.
 
     ``jobs`` is for one hard query: past the first second it is shared out over so many processes of this machine, or
@@ -90,7 +90,7 @@ def marginal_map(
     check_limits(time_limit, k, gap, memory_limit, jobs)
     model = as_model(model)
     if isinstance(model, Network):
-        from margmap.bayesnet.solve import network_map
+        from margmap.network.elimination import network_map
 
         of_method = {name: x for name, x in options.items() if name != "max_edges"}
         check_method("auto" if method == "elimination" else method, k, of_method)
@@ -144,7 +144,7 @@ def _solve(
         reduced = reduce_codes(circuit, columns, codes, reals, limits.run)
         p_evidence, rounding = reduced.evidence, reduced.rounding
         if columns and shared:
-            from margmap.solve import parallel
+            from margmap.solve import share_query as parallel
 
             name, outcome = parallel.solve(reduced, limits, name, *shared)
         elif columns:
@@ -263,9 +263,9 @@ def _run(method: str, reduced: Reduced, limits: Limits, k: int, options: Mapping
     """Solve with the method asked for, or with the one that fits the circuit; the name says which it was."""
     if method != "auto":
         return method, _solver(method)(reduced, limits, **({"k": k} if k > 1 else {}), **options)
-    from margmap.solve.brute import count_states
-    from margmap.solve.frontier import solve_planned
-    from margmap.solve.plan import make_plan
+    from margmap.solve.methods.brute_force import count_states
+    from margmap.solve.methods.frontier.scope_tree import make_plan
+    from margmap.solve.methods.frontier.solve import solve_planned
 
     planned = make_plan(reduced.flat, reduced.cardinality.size, limits.run, limits.check)
     if planned is not None:

@@ -10,21 +10,21 @@ from typing import Any
 
 import numpy as np
 
-from margmap._jit import kernel
-from margmap.bayesnet.compile import compile as compile_network
-from margmap.bayesnet.network import Network
 from margmap.circuit import SUM, Circuit, IntArray, LongArray, Name, Value
+from margmap.circuit.model import as_model
+from margmap.circuit.structure import require_tractable
 from margmap.errors import QueryError
-from margmap.flat import LEAF, Flat, Runner, to_the_end
-from margmap.interop import as_model
-from margmap.pairs import log_of, log_weight
-from margmap.queries import log_value
-from margmap.reduce import Reduced, reduce_codes, resolve_query
+from margmap.foundation.jit import kernel
+from margmap.foundation.pairs import log_of, log_weight
+from margmap.inference.queries import log_value
+from margmap.network.compile import compile as compile_network
+from margmap.network.network import Network
 from margmap.solve.bounds import output_bounds
-from margmap.solve.incumbent import Incumbents, evaluate_nodes, extract, extract_below, neighbours
+from margmap.solve.hill_climb import Incumbents, evaluate_nodes, extract, extract_below, neighbours
 from margmap.solve.marginals import by_literal, flows, marginals, score
+from margmap.solve.query_circuit import LEAF, Flat, Runner, to_the_end
+from margmap.solve.reduce import Reduced, reduce_codes, resolve_query
 from margmap.solve.result import Limits
-from margmap.structure import require_tractable
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap._jit import kernel
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
-from margmap.flat import LEAF, SMALLEST, Flat, Runner, to_the_end
-from margmap.pairs import EPS, STEP, TINY, UP, decoded, log_of, moved, normal, plus, raised
-from margmap.structure import Bits, intern_scopes
+from margmap.circuit.structure import Bits, intern_scopes
+from margmap.foundation.jit import kernel
+from margmap.foundation.pairs import EPS, STEP, TINY, UP, decoded, log_of, moved, normal, plus, raised
+from margmap.solve.query_circuit import LEAF, SMALLEST, Flat, Runner, to_the_end
 
 Flags = NDArray[np.bool_]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from margmap._jit import kernel
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
-from margmap.flat import LEAF, SMALLEST, Flat
-from margmap.pairs import TINY, decoded, log_of, moved
-from margmap.solve.incumbent import evaluate
+from margmap.foundation.jit import kernel
+from margmap.foundation.pairs import TINY, decoded, log_of, moved
+from margmap.solve.hill_climb import evaluate
+from margmap.solve.query_circuit import LEAF, SMALLEST, Flat
 
 
 def by_literal(flat: Flat, cardinality: IntArray) -> tuple[Flat, LongArray]:

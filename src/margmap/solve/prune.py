@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from margmap.circuit import FloatArray, IntArray
-from margmap.flat import Flat
 from margmap.solve.bounds import Flags, Supports
+from margmap.solve.query_circuit import Flat
 
 
 def possible(supports: Supports, variables: int) -> Flags:

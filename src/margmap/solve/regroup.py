@@ -10,12 +10,12 @@ from functools import partial
 
 import numpy as np
 
-from margmap._jit import kernel
 from margmap.circuit import SUM, FloatArray, IntArray, KindArray, LongArray
-from margmap.flat import Flat, Runner, rebuild, to_the_end, trimmed
-from margmap.pairs import UP, decoded, encoded
+from margmap.circuit.structure import Bits
+from margmap.foundation.jit import kernel
+from margmap.foundation.pairs import UP, decoded, encoded
 from margmap.solve.bounds import Flags, Supports, exclude
-from margmap.structure import Bits
+from margmap.solve.query_circuit import Flat, Runner, rebuild, to_the_end, trimmed
 
 # Comparing all pairs of children is quadratic; past this many children a sum is left as it is.
 MOST_CHILDREN = 4096

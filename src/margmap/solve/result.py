@@ -18,11 +18,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from margmap._interrupts import abandon, leave_if_allowed
-from margmap._jit import on_compile
 from margmap.circuit import IntArray, LongArray, Name
-from margmap.flat import to_the_end
-from margmap.pairs import EPS
+from margmap.foundation.interrupts import abandon, leave_if_allowed
+from margmap.foundation.jit import on_compile
+from margmap.foundation.pairs import EPS
+from margmap.solve.query_circuit import to_the_end
 
 Status: TypeAlias = Literal["optimal", "time_limit", "memory_limit", "precision_limit", "interrupted"]
 

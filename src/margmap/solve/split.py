@@ -6,11 +6,11 @@ from functools import partial
 
 import numpy as np
 
-from margmap._jit import kernel
 from margmap.circuit import SUM, FloatArray, IntArray, KindArray, LongArray
-from margmap.flat import Flat, Runner, rebuild, to_the_end, trimmed
+from margmap.circuit.structure import Bits
+from margmap.foundation.jit import kernel
 from margmap.solve.bounds import Supports
-from margmap.structure import Bits
+from margmap.solve.query_circuit import Flat, Runner, rebuild, to_the_end, trimmed
 
 
 def split_size(flat: Flat, variable: int, supports: Supports) -> int:

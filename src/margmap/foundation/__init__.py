@@ -1,0 +1,1 @@
+"""The ground everything stands on: compiling kernels, interrupts, limits, numbers. It knows nothing of circuits."""

@@ -1,0 +1,189 @@
+"""margmap's own JSON form, the one that carries everything a circuit has; described in docs/formats.md."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+from margmap.circuit import (
+    BERNOULLI,
+    BINOMIAL,
+    CATEGORICAL,
+    GAUSSIAN,
+    INDICATOR,
+    KIND_NAMES,
+    PRODUCT,
+    SUM,
+    Circuit,
+    Parts,
+    Variable,
+    assemble,
+)
+from margmap.errors import FormatError, StructureError
+from margmap.io import reading as scan
+
+VERSION = 1
+
+_KINDS = {name: kind for kind, name in enumerate(KIND_NAMES)}
+# How many things follow the kind in a node's list.
+_FIELDS = {INDICATOR: 2, BERNOULLI: 3, CATEGORICAL: 2, BINOMIAL: 4, GAUSSIAN: 3, PRODUCT: 1, SUM: 2}
+
+
+def read(lines: Sequence[str], path: Path) -> Circuit:
+    """The circuit of a JSON file."""
+    data = scan.parse_json(lines, path)
+    if not isinstance(data, dict) or data.get("format") != "margmap":
+        raise FormatError('not a circuit: expected an object with "format": "margmap"', path=path)
+    if data.get("version") != VERSION:
+        found = scan.shorten(repr(data.get("version")))
+        message = f"version {found} of the format is unknown, this margmap reads version {VERSION}"
+        raise FormatError(message, path=path)
+    variables, nodes = data.get("variables"), data.get("nodes")
+    if not isinstance(variables, list) or not isinstance(nodes, list) or not nodes:
+        raise FormatError('"variables" and "nodes" must be lists, the latter not empty', path=path)
+    known = [_variable(entry, position, path) for position, entry in enumerate(variables)]
+    return assemble(known, _Reader(nodes, known, path).parts)
+
+
+def write(circuit: Circuit) -> Iterator[str]:
+    """The lines of a JSON file, one for each variable and node."""
+    yield f'{{"format": "margmap", "version": {VERSION},'
+    yield '"variables": ['
+    last = len(circuit.variables) - 1
+    for position, variable in enumerate(circuit.variables):
+        entry: dict[str, Any] = {"name": variable.name, "cardinality": variable.cardinality}
+        if variable.states:
+            entry["states"] = list(variable.states)
+        yield json.dumps(entry) + ("," if position < last else "")
+    yield '], "nodes": ['
+    child, weight, start = circuit.child.tolist(), circuit.log_weight.tolist(), circuit.start.tolist()
+    param, param_start = circuit.param.tolist(), circuit.param_start.tolist()
+    for n, (kind, var) in enumerate(zip(circuit.kind.tolist(), circuit.var.tolist(), strict=True)):
+        edges = slice(start[n], start[n + 1])
+        numbers = param[param_start[n] : param_start[n + 1]]
+        node: list[Any] = [KIND_NAMES[kind]]
+        if kind == PRODUCT:
+            node += [child[edges]]
+        elif kind == SUM:
+            node += [child[edges], [_dumped(w) for w in weight[edges]]]
+        elif kind == INDICATOR:
+            node += [var, int(numbers[0])]
+        elif kind == CATEGORICAL:
+            node += [var, [_dumped(p) for p in numbers]]
+        elif kind == BINOMIAL:
+            node += [var, int(numbers[0]), _dumped(numbers[1]), _dumped(numbers[2])]
+        else:
+            node += [var, *(_dumped(p) for p in numbers)]
+        yield json.dumps(node, allow_nan=False) + ("," if n < circuit.root else "")
+    yield "]}"
+
+
+def _dumped(value: float) -> float | str:
+    return "-inf" if value == -math.inf else value
+
+
+def _variable(entry: object, position: int, path: Path) -> Variable:
+    where = f"variable number {position}"
+    if not isinstance(entry, dict) or not set(entry) <= {"name", "cardinality", "states"} or "name" not in entry:
+        message = f'{where}: expected an object with "name" and, if wanted, "cardinality" and "states"'
+        raise FormatError(message, path=path)
+    cardinality, states = entry.get("cardinality", 2), entry.get("states", [])
+    if type(cardinality) is not int:
+        raise FormatError(f"{where}: its cardinality is not a whole number", path=path)
+    if not isinstance(states, list) or not all(isinstance(state, str) for state in states):
+        raise FormatError(f"{where}: its states are not a list of strings", path=path)
+    try:
+        return Variable(entry["name"], cardinality, tuple(states))
+    except StructureError as error:
+        raise FormatError(f"{where}: {error}", path=path) from None
+
+
+class _Reader:
+    """Goes through the nodes once; every error names the number of the node."""
+
+    def __init__(self, nodes: Sequence[object], variables: Sequence[Variable], path: Path) -> None:
+        self.nodes, self.variables, self.path = nodes, variables, path
+        self.parts = Parts.new()
+        self.at = 0
+        for self.at, node in enumerate(nodes):
+            self._node(node)
+
+    def _node(self, node: object) -> None:
+        if not isinstance(node, list) or not node or not isinstance(node[0], str) or node[0] not in _KINDS:
+            raise self._error(f"expected a list that starts with one of {', '.join(KIND_NAMES)}: unknown node type")
+        kind = _KINDS[node[0]]
+        fields = node[1:]
+        if len(fields) != _FIELDS[kind]:
+            what = "too few" if len(fields) < _FIELDS[kind] else "too many"
+            raise self._error(f"{what} entries: {node[0]} needs {_FIELDS[kind]}, found {len(fields)}")
+        if kind >= PRODUCT:
+            children = self._children(fields[0])
+            if kind == PRODUCT:
+                self.parts.product(children)
+                return
+            weights = self._numbers(fields[1], -math.inf)
+            if len(weights) != len(children):
+                raise self._error(f"{len(children)} children but {len(weights)} log-weights")
+            self.parts.sum(children, weights)
+            return
+        variable = self._whole(fields[0], len(self.variables), "variable")
+        values = self.variables[variable].cardinality
+        if kind == INDICATOR:
+            parameters = [float(self._whole(fields[1], values, "value"))]
+        elif kind == CATEGORICAL:
+            parameters = self._numbers(fields[1], -math.inf)
+        elif kind == BINOMIAL:
+            trials = float(self._whole(fields[1], values, "number of trials"))
+            parameters = [trials, *self._numbers(fields[2:], -math.inf)]
+        else:
+            parameters = self._numbers(fields[1:], -math.inf)
+        self.parts.leaf(kind, variable, parameters)
+
+    def _children(self, field: object) -> list[int]:
+        if not isinstance(field, list) or not field:
+            raise self._error("its children must be a list with at least one number")
+        for child in field:
+            if type(child) is not int or child < 0:
+                raise self._error(f"child {scan.shorten(repr(child))} is not a whole number from 0")
+            if child >= self.at:
+                raise scan.missing_child(self.at, child, self.path, None, self._later())
+        return field
+
+    def _later(self) -> Iterator[tuple[int, int, Sequence[int]]]:
+        for at, node in enumerate(self.nodes[self.at :], self.at):
+            inner = isinstance(node, list) and len(node) > 1 and node[0] in ("product", "sum")
+            children = node[1] if inner and isinstance(node, list) else []
+            whole = [child for child in children if type(child) is int] if isinstance(children, list) else []
+            yield at, at, whole
+
+    def _whole(self, field: object, count: int, what: str) -> int:
+        if type(field) is not int:
+            raise self._error(f"its {what} {scan.shorten(repr(field))} is not a whole number")
+        if not 0 <= field < count:
+            raise self._error(f"{what} {field} is out of range 0 to {count - 1}")
+        return field
+
+    def _numbers(self, field: object, least: float) -> list[float]:
+        if not isinstance(field, list):
+            raise self._error("expected a list of numbers")
+        result = []
+        for value in field:
+            if value == "-inf" and least == -math.inf:
+                result.append(-math.inf)
+            elif type(value) in (int, float) and abs(value) < math.inf:
+                result.append(self._float(value))
+            else:
+                raise self._error(f'{scan.shorten(repr(value))} is not a finite number or "-inf"')
+        return result
+
+    def _float(self, value: float) -> float:
+        try:
+            return float(value)
+        except OverflowError:
+            raise self._error("a number is out of the range of floats") from None
+
+    def _error(self, message: str) -> FormatError:
+        return FormatError(f"node {self.at}: {message}", path=self.path)

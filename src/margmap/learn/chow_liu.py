@@ -1,0 +1,181 @@
+"""Chow-Liu trees (Chow and Liu, 1968), their vtrees, and the circuits they compile to."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from margmap.circuit import Circuit, FloatArray, IntArray, LongArray
+from margmap.circuit.vtree import Vtree
+from margmap.errors import DataError
+from margmap.foundation.jit import kernel
+from margmap.learn.table import Codes, Table, read_tables
+
+Join: TypeAlias = Literal["balanced", "right"]
+
+# One-hot columns are multiplied in float32 blocks of this many rows: sums stay exact, and memory small.
+_BLOCK = 1 << 14
+
+
+class Tree(NamedTuple):
+    """A rooted tree over the columns: ``parent[v]`` is -1 at the root; ``order`` lists parents before children."""
+
+    parent: IntArray
+    order: IntArray
+
+    def children(self) -> list[list[int]]:
+        """The children of every column, by index."""
+        below: list[list[int]] = [[] for _ in self.parent]
+        for v, p in enumerate(self.parent.tolist()):
+            if p >= 0:
+                below[p].append(v)
+        return below
+
+
+def chow_liu(data: Any, *, alpha: float = 1.0, pseudocount: float = 1.0, join: Join = "balanced") -> Circuit:
+    """The Chow-Liu tree of the rows as a smooth, deterministic, structured-decomposable circuit.
+
+    ``alpha`` is added to every cell of a pair's table of counts before its mutual information is taken, so that
+    p(x, y) = (count + alpha) / (N + 4 alpha) for two binary columns; ``pseudocount`` is spread evenly over the children
+    of every sum. ``join``, "balanced" or "right", says how the vtrees of several children are put together.
+
+    >>> from margmap.learn import chow_liu
+    >>> chow_liu([[0, 0, 1], [1, 1, 0], [1, 1, 1], [0, 0, 0]])
+    Circuit(3 variables, 15 nodes, 19 edges)
+    """
+    from margmap.learn.decision_circuit import Network
+
+    table, _ = read_tables(data)
+    check_smoothing(alpha, pseudocount)
+    return Network.from_tree(table, None, learn_tree(table, alpha), pseudocount, join).circuit()
+
+
+def check_smoothing(alpha: float, pseudocount: float) -> None:
+    """Refuse what is not a number of rows."""
+    for name, value in (("alpha", alpha), ("pseudocount", pseudocount)):
+        if not 0 <= value < np.inf:
+            raise DataError(f"{name} must be a number from 0, not {value!r}")
+
+
+def learn_tree(table: Table, alpha: float = 1.0) -> Tree:
+    """The maximum spanning tree on mutual information, rooted at its centre; equal edges are taken by index."""
+    return root_at_centre(_spanning_tree(mutual_information(table.codes, table.cardinality, alpha)))
+
+
+def mutual_information(codes: Codes, cardinality: LongArray, alpha: float = 1.0) -> FloatArray:
+    """The mutual information, in nats, of every pair of columns."""
+    first = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(cardinality)))
+    joint = np.zeros((int(first[-1]), int(first[-1])))
+    for at in range(0, codes.shape[0], _BLOCK):
+        block = codes[at : at + _BLOCK]
+        hot = np.zeros((block.shape[0], int(first[-1])), dtype=np.float32)
+        np.put_along_axis(hot, first[:-1] + block.astype(np.int64), 1.0, axis=1)
+        joint += hot.T @ hot
+    return _information(joint, first, float(codes.shape[0]), alpha)
+
+
+@kernel
+def _information(joint: FloatArray, first: LongArray, rows: float, alpha: float) -> FloatArray:
+    n = first.size - 1
+    found = np.zeros((n, n))
+    for i in range(n):
+        for j in range(i):
+            a, b = first[i + 1] - first[i], first[j + 1] - first[j]
+            total = rows + alpha * a * b
+            value = 0.0
+            for x in range(first[i], first[i + 1]):
+                for y in range(first[j], first[j + 1]):
+                    p = (joint[x, y] + alpha) / total
+                    if p > 0:
+                        px, py = (joint[x, x] + b * alpha) / total, (joint[y, y] + a * alpha) / total
+                        value += p * np.log(p / (px * py))
+            found[i, j] = found[j, i] = value
+    return found
+
+
+@kernel
+def _spanning_tree(weight: FloatArray) -> LongArray:
+    """Prim's algorithm on a dense matrix: for every vertex but the first the one it is joined to."""
+    n = weight.shape[0]
+    joined = np.zeros(n, dtype=np.int64)
+    best = weight[0].copy()
+    done = np.zeros(n, dtype=np.bool_)
+    done[0] = True
+    for _ in range(n - 1):
+        at = -1
+        for v in range(n):
+            if not done[v] and (at < 0 or best[v] > best[at]):
+                at = v
+        done[at] = True
+        for v in range(n):
+            if not done[v] and weight[at, v] > best[v]:
+                best[v] = weight[at, v]
+                joined[v] = at
+    return joined
+
+
+def root_at_centre(joined: Sequence[int] | LongArray) -> Tree:
+    """Root a tree, given as the neighbour that each vertex after the first was joined to, in the middle."""
+    n = len(joined)
+    near: list[list[int]] = [[] for _ in range(n)]
+    for v in range(1, n):
+        near[v].append(int(joined[v]))
+        near[int(joined[v])].append(v)
+
+    def spread(root: int) -> tuple[list[int], list[int]]:
+        parent, order = [-2] * n, [root]
+        parent[root] = -1
+        for v in order:
+            for u in sorted(near[v]):
+                if parent[u] == -2:
+                    parent[u] = v
+                    order.append(u)
+        return parent, order
+
+    # The last vertex found from anywhere is an end of a longest path; the centre is half way along it.
+    one = spread(0)[1][-1]
+    parent, order = spread(one)
+    path = [order[-1]]
+    while parent[path[-1]] >= 0:
+        path.append(parent[path[-1]])
+    middle = {path[(len(path) - 1) // 2], path[len(path) // 2]}
+    parent, order = spread(min(middle))
+    return Tree(np.array(parent, dtype=np.int32), np.array(order, dtype=np.int32))
+
+
+def tree_vtree(table: Table, tree: Tree, join: Join = "balanced") -> tuple[Vtree, list[int], list[int]]:
+    """The vtree of a tree, and of every column the vtree nodes of its subtree and of its children joined (or -1)."""
+    if join not in ("balanced", "right"):
+        raise DataError(f"join must be 'balanced' or 'right', not {join!r}")
+    left: list[int] = []
+    right: list[int] = []
+    var: list[int] = []
+
+    def add(a: int, b: int, column: int) -> int:
+        left.append(a)
+        right.append(b)
+        var.append(column)
+        return len(left) - 1
+
+    def joined(parts: list[int]) -> int:
+        if len(parts) == 1:
+            return parts[0]
+        half = len(parts) // 2 if join == "balanced" else 1
+        if join == "balanced":
+            return add(joined(parts[:half]), joined(parts[half:]), -1)
+        whole = parts[-1]
+        for part in parts[-2::-1]:
+            whole = add(part, whole, -1)
+        return whole
+
+    children = tree.children()
+    top, rest = [-1] * len(children), [-1] * len(children)
+    for v in reversed(tree.order.tolist()):
+        leaf = add(-1, -1, v)
+        top[v] = leaf
+        if children[v]:
+            rest[v] = joined([top[u] for u in children[v]])
+            top[v] = add(leaf, rest[v], -1)
+    return Vtree([v.name for v in table.variables], left, right, var), top, rest

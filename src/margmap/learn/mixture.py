@@ -1,0 +1,241 @@
+"""Mixtures whose components share one deterministic structure, each with its own parameters, fitted by EM.
+
+Which elements a row goes through depends on the structure only. So a component's log-likelihood of a row is the sum of
+its log-parameters at these elements, and the expected counts are the responsibilities added up there: no pass over the
+circuit is needed in an iteration.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from margmap.circuit import INDICATOR, SUM, Circuit, FloatArray, IntArray
+from margmap.errors import DataError
+from margmap.foundation.jit import kernel
+from margmap.learn.chow_liu import check_smoothing, learn_tree
+from margmap.learn.decision_circuit import NONE, Network, Snapshot
+from margmap.learn.table import Codes, read_tables
+
+_KMEANS_ROUNDS = 30
+
+
+class Round(NamedTuple):
+    """Mean log-likelihoods after an iteration of EM (of validation rows NaN if there are none)."""
+
+    iteration: int
+    train: float
+    valid: float
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """The circuit, the weights of its components, and how EM went."""
+
+    circuit: Circuit
+    weights: FloatArray
+    history: list[Round] = field(repr=False)
+
+
+def mixture(data: Any, valid: Any = None, components: int = 5, **options: Any) -> Circuit:
+    """A mixture of circuits that share a structure, as one circuit; :func:`learn_mixture` has the options.
+
+    >>> from margmap.learn import mixture
+    >>> mixture([[0, 0, 0], [0, 0, 1], [1, 1, 0], [1, 1, 1]], components=2).properties.smooth
+    True
+    """
+    return learn_mixture(data, valid, components, **options).circuit
+
+
+def learn_mixture(
+    data: Any,
+    valid: Any = None,
+    components: int = 5,
+    *,
+    structure: Circuit | None = None,
+    iterations: int = 100,
+    tolerance: float = 1e-5,
+    pseudocount: float = 1.0,
+    strength: float = 10.0,
+    seed: int = 0,
+    on_iteration: Callable[[Round], None] | None = None,
+) -> Mixture:
+    """Fit a mixture of ``components`` on the structure of a circuit of :func:`strudel`, or else on the Chow-Liu tree.
+
+    Components start from clusters of the rows (k-means). Their parameters are (expected count + strength * theta) over
+    the sum of that, with theta the parameters of a single component. EM ends after ``iterations``, or when what it
+    climbs, likelihood and prior, gains less than ``tolerance`` nats for each row; with ``valid`` the mixture that was
+    best on those rows is returned.
+    """
+    check_smoothing(strength, pseudocount)
+    if components < 1 or iterations < 0:
+        raise DataError(f"a mixture needs at least 1 component and 0 iterations, not {components} and {iterations}")
+    table, checked = read_tables(data, valid, None if structure is None else structure.variables)
+    if structure is None:
+        network = Network.from_tree(table, checked, learn_tree(table), pseudocount)
+    else:
+        network = Network.from_circuit(table, checked, structure, pseudocount)
+    s = network.snapshot()
+    inside, valid_inside = _elements(network, s, s.n), _elements(network, s, s.valid_n, validation=True)
+    shared = np.exp(s.log_parameters())
+    owner = np.repeat(np.arange(s.node.size), np.diff(s.start))
+    labels = _clusters(table.codes, table.cardinality, components, np.random.default_rng(seed))
+    share = np.eye(components)[labels]
+
+    history: list[Round] = []
+    best: tuple[float, FloatArray, FloatArray] | None = None
+    iteration, before = 0, -np.inf
+    while True:
+        log, log_weight = _maximise(share, inside, owner, shared, strength, pseudocount)
+        share, train = _expect(log, log_weight, inside)
+        prior = strength * _weighted(shared[:, None], log) + pseudocount / components * _weighted(1.0, log_weight)
+        climbed, before = train + prior / len(table.codes) - before, train + prior / len(table.codes)
+        value = np.nan if checked is None else _expect(log, log_weight, valid_inside)[1]
+        history.append(Round(iteration, train, value))
+        if on_iteration is not None:
+            on_iteration(history[-1])
+        if best is None or checked is None or value > best[0]:
+            best = (value, log, log_weight)
+        iteration += 1
+        if iteration > iterations or climbed < tolerance:
+            break
+    _, log, log_weight = best
+    return Mixture(_assemble(network, s, log, log_weight), np.exp(log_weight), history)
+
+
+def _maximise(
+    share: FloatArray, inside: IntArray, owner: NDArray[np.int64], shared: FloatArray, strength: float, pc: float
+) -> tuple[FloatArray, FloatArray]:
+    components = share.shape[1]
+    count = np.zeros((shared.size, components))
+    _add_up(inside, share, count)
+    total = np.zeros((int(owner[-1]) + 1, components))
+    np.add.at(total, owner, count)
+    mass = total[owner] + strength
+    with np.errstate(divide="ignore", invalid="ignore"):
+        theta = np.where(mass > 0, (count + strength * shared[:, None]) / mass, shared[:, None])
+        log: FloatArray = np.log(theta)
+        rows = share.sum(axis=0)
+        log_weight: FloatArray = np.log((rows + pc / components) / (rows.sum() + pc))
+    return np.ascontiguousarray(log), log_weight
+
+
+def _weighted(weight: FloatArray | float, log: FloatArray) -> float:
+    """The sum of weighted logs, 0 times the log of 0 being 0."""
+    return float((weight * np.where(log > -np.inf, log, 0.0)).sum())
+
+
+def _expect(log: FloatArray, log_weight: FloatArray, inside: IntArray) -> tuple[FloatArray, float]:
+    """Responsibilities, and the mean log-likelihood."""
+    value = np.tile(log_weight, (inside.shape[1], 1))
+    _look_up(inside, log, value)
+    top = value.max(axis=1, keepdims=True)
+    top[~np.isfinite(top)] = 0.0
+    value = np.exp(value - top)
+    mass = value.sum(axis=1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        mean = float((np.log(mass) + top).mean())
+    return value / np.where(mass > 0, mass, 1.0), mean
+
+
+def _elements(network: Network, s: Snapshot, n: IntArray, *, validation: bool = False) -> IntArray:
+    """For every vtree node and row the number, in the snapshot, of the element that the row goes through; or -1."""
+    net = network.net
+    rows, at = (net.valid_rows, net.valid_at) if validation else (net.rows, net.at)
+    found = np.full(rows.shape, NONE, dtype=np.int32)
+    place = np.repeat(s.place, np.diff(s.start))
+    begin = at[s.element]
+    for e in range(n.size):
+        found[place[e], rows[place[e], begin[e] : begin[e] + n[e]]] = e
+    return found
+
+
+def _assemble(network: Network, s: Snapshot, log: FloatArray, log_weight: FloatArray) -> Circuit:
+    """One sum over copies of the circuit, which share the indicators only."""
+    copies = [network.circuit(s, np.ascontiguousarray(log[:, c])) for c in range(log.shape[1])]
+    if len(copies) == 1:
+        return copies[0]
+    one = copies[0]
+    indicator = one.kind == INDICATOR
+    own = np.flatnonzero(~indicator)
+    fan, params = np.diff(one.start), np.diff(one.param_start)
+    first, size = np.flatnonzero(indicator), own.size
+    number = np.empty(one.num_nodes, dtype=np.int64)
+    number[first] = np.arange(first.size)
+    kinds, variables, fans, sizes = [one.kind[first]], [one.var[first]], [fan[first]], [params[first]]
+    children, weights = [], []
+    given = np.repeat(indicator, params)
+    values = [one.param[given]]
+    for c, copy in enumerate(copies):
+        number[own] = first.size + c * size + np.arange(size)
+        kinds.append(copy.kind[own])
+        variables.append(copy.var[own])
+        fans.append(fan[own])
+        sizes.append(params[own])
+        children.append(number[copy.child])
+        weights.append(copy.log_weight)
+        values.append(copy.param[~given])
+    roots = first.size + size * np.arange(1, len(copies) + 1) - 1
+    return Circuit(
+        one.variables,
+        np.concatenate([*kinds, [SUM]]),
+        np.concatenate(([0], np.cumsum(np.concatenate([*fans, [len(copies)]])))),
+        np.concatenate([*children, roots]),
+        np.concatenate([*weights, log_weight]),
+        np.concatenate([*variables, [NONE]]),
+        np.concatenate(([0], np.cumsum(np.concatenate([*sizes, [0]])))),
+        np.concatenate(values),
+    )
+
+
+def _clusters(codes: Codes, cardinality: NDArray[np.int64], k: int, rng: np.random.Generator) -> NDArray[np.int64]:
+    """k-means on the rows, values as unit vectors, started as k-means++ does."""
+    first = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(cardinality)))
+    hot = np.zeros((codes.shape[0], int(first[-1])), dtype=np.float32)
+    np.put_along_axis(hot, first[:-1] + codes.astype(np.int64), 1.0, axis=1)
+    n, variables = codes.shape
+    centre = [hot[int(rng.integers(n))]]
+    # The squared distance of two rows is twice the number of columns in which they differ.
+    gap = 2.0 * (variables - hot @ centre[0]).astype(np.float64)
+    while len(centre) < k:
+        total = gap.sum()
+        new = hot[int(rng.choice(n, p=gap / total)) if total > 0 else int(rng.integers(n))]
+        centre.append(new)
+        gap = np.minimum(gap, 2.0 * (variables - hot @ new))
+    centres = np.array(centre)
+    labels = np.zeros(n, dtype=np.int64)
+    for _ in range(_KMEANS_ROUNDS):
+        distance = (centres**2).sum(axis=1) - 2 * hot @ centres.T
+        new_labels = distance.argmin(axis=1)
+        number = np.bincount(new_labels, minlength=k)
+        sums = np.zeros(centres.shape, dtype=np.float64)
+        np.add.at(sums, new_labels, hot)
+        centres = np.where(number[:, None] > 0, sums / np.maximum(number, 1)[:, None], centres).astype(np.float32)
+        if np.array_equal(new_labels, labels):
+            break
+        labels = new_labels
+    return labels
+
+
+@kernel
+def _add_up(inside: IntArray, share: FloatArray, count: FloatArray) -> None:
+    for place in range(inside.shape[0]):
+        for r in range(inside.shape[1]):
+            e = inside[place, r]
+            if e >= 0:
+                for c in range(share.shape[1]):
+                    count[e, c] += share[r, c]
+
+
+@kernel
+def _look_up(inside: IntArray, log: FloatArray, value: FloatArray) -> None:
+    for place in range(inside.shape[0]):
+        for r in range(inside.shape[1]):
+            e = inside[place, r]
+            if e >= 0:
+                for c in range(log.shape[1]):
+                    value[r, c] += log[e, c]

@@ -1,0 +1,277 @@
+"""Strudel (Dang, Vergari and Van den Broeck, PGM 2020): a circuit grown from a Chow-Liu tree, split by split."""
+
+from __future__ import annotations
+
+import math
+import operator
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+
+from margmap.circuit import Circuit, LongArray
+from margmap.errors import DataError, NoSplitWarning
+from margmap.learn.chow_liu import Join, check_smoothing, learn_tree
+from margmap.learn.decision_circuit import SPLITS, Network
+from margmap.learn.strudel_split import EDGE_FLOW, EDGE_RANDOM, EXHAUSTED, NO_ROOM, VAR_MI, VAR_RANDOM, fill_queue, grow
+from margmap.learn.table import read_tables
+from margmap.solve.result import Limits, Stopped
+
+PickEdge: TypeAlias = Literal["eFLOW", "random"]
+PickVariable: TypeAlias = Literal["vMI", "random"]
+Prior: TypeAlias = Literal["parent", "uniform"]
+Reason: TypeAlias = Literal["exhausted", "patience", "iterations", "max_edges", "time_limit", "interrupted"]
+
+_EDGES = {"eFLOW": EDGE_FLOW, "random": EDGE_RANDOM}
+_VARIABLES = {"vMI": VAR_MI, "random": VAR_RANDOM}
+_PRIORS = {"parent": True, "uniform": False}
+
+# How long a kernel should run before Python looks at the clock and for Ctrl-C, in seconds.
+_SLICE = 0.2
+# The validation rows are looked at whenever the circuit has grown by about one part in so many.
+_GRAIN = 100
+
+
+class Progress(NamedTuple):
+    """How far a run is: splits, mean log-likelihoods (of validation rows NaN if there are none), edges, seconds.
+
+    The seconds are without the compilation of kernels.
+    The edges are counted as the learner counts them; the circuit has fewer, because it shares equal products.
+    """
+
+    iteration: int
+    train: float
+    valid: float
+    edges: int
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Learned:
+    """The best circuit of a run, where in the run it was found, and why the run ended."""
+
+    circuit: Circuit
+    reason: Reason
+    #: At the circuit that is returned.
+    best: Progress
+    #: At the end.
+    last: Progress
+    history: list[Progress] = field(repr=False)
+
+    @property
+    def warning(self) -> str | None:
+        """What must be said of a run that was stopped before anything was learned; mostly nothing."""
+        if self.last.iteration > 0 or self.reason not in ("time_limit", "max_edges", "interrupted"):
+            return None
+        return (
+            f"stopped ({self.reason.replace('_', ' ')}) before the first split: the circuit is what the run began "
+            "with, the Chow-Liu tree of the rows or the circuit to go on from"
+        )
+
+
+def strudel(
+    data: Any,
+    valid: Any = None,
+    *,
+    time_limit: float | None = None,
+    max_edges: int | None = None,
+    iterations: int | None = None,
+    patience: int | None = 1000,
+    seed: int = 0,
+    **options: Any,
+) -> Circuit:
+    """Learn a smooth, deterministic, structured-decomposable circuit: of all it grew through, the best on ``valid``.
+
+    :func:`learn_strudel` has all options, and also tells how the run went.
+
+    >>> import numpy as np
+    >>> from margmap.learn import strudel
+    >>> rows = np.random.default_rng(0).integers(0, 2, (200, 5))
+    >>> strudel(rows, iterations=3).properties.deterministic
+    True
+    """
+    limits: dict[str, Any] = {"time_limit": time_limit, "max_edges": max_edges, "iterations": iterations}
+    return learn_strudel(data, valid, **limits, patience=patience, seed=seed, **options).circuit
+
+
+def learn_strudel(
+    data: Any,
+    valid: Any = None,
+    *,
+    time_limit: float | None = None,
+    max_edges: int | None = None,
+    iterations: int | None = None,
+    patience: int | None = 1000,
+    seed: int = 0,
+    pick_edge: PickEdge = "eFLOW",
+    pick_variable: PickVariable = "vMI",
+    tries: int = 8,
+    min_gain: float | None = 0.0,
+    min_rows: int = 2,
+    depth: int = 1,
+    alpha: float = 1.0,
+    pseudocount: float = 1.0,
+    prior: Prior = "parent",
+    strength: float = 10.0,
+    join: Join = "balanced",
+    resume: Circuit | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> Learned:
+    """Grow a circuit from the Chow-Liu tree of the rows, or from ``resume``, and say how it went.
+
+    It stops when nothing is left to split, after ``iterations`` splits, ``time_limit`` seconds, at ``max_edges`` edges,
+    or when the validation rows have not become more likely for ``patience`` splits. With ``valid`` the circuit that was
+    best on those rows is returned, without it the last one. Ctrl-C ends the run in the same way. The time limit does
+    not count the compilation of kernels, once on a machine. A limit or Ctrl-C that stops the run before its first
+    split is told by a :class:`NoSplitWarning`.
+
+    The edge, of a sum to a product, with most rows is split next (``pick_edge="eFLOW"``). Of its variables the
+    ``tries`` with the largest sums of mutual information with the others (``pick_variable="vMI"``) are tried, and the
+    one taken that makes the rows most likely, the parameters of all copies integrated out; the edge is left alone if
+    none gains more than ``min_gain`` nats. ``"random"`` in place of either is for comparison. Nodes up to ``depth``
+    below the split get copies of their own.
+
+    Parameters are (count + s * prior) / (count of the node + s). With ``prior="uniform"`` the prior is even and s is
+    ``pseudocount``; with ``"parent"`` that holds for the nodes of the tree, while a copy has the parameters of what it
+    was copied from as its prior, and s = ``strength``.
+
+    ``tries=1, min_gain=None, prior="uniform"`` is Strudel as published.
+    """
+    check_smoothing(alpha, pseudocount)
+    edges, variables = _choice("pick_edge", pick_edge, _EDGES), _choice("pick_variable", pick_variable, _VARIABLES)
+    inherit = _choice("prior", prior, _PRIORS)
+    for name, value, least in (
+        ("time_limit", time_limit, 0.0),
+        ("max_edges", max_edges, 1),
+        ("iterations", iterations, 0),
+        ("patience", patience, 0),
+        ("seed", seed, 0),
+        ("tries", tries, 1),
+        ("min_rows", min_rows, 2),
+        ("depth", depth, 0),
+        ("strength", strength, 0.0),
+    ):
+        _check(name, value, least)
+    limits = Limits(None if time_limit is None else float(time_limit))
+    with limits.not_counting_compilation():
+        table, checked = read_tables(data, valid, None if resume is None else resume.variables)
+        if resume is None:
+            network = Network.from_tree(table, checked, learn_tree(table, alpha), pseudocount, join, inherit)
+        else:
+            network = Network.from_circuit(table, checked, resume, pseudocount, inherit)
+        run = _Run(network, limits, checked is not None, on_progress)
+        network.grow(0, 0, network.net.owner.size + 1)
+        network.net.random[0] = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % (1 << 64) or 1
+        fill_queue(network.net, np.arange(network.net.place.size, dtype=np.int32), edges, min_rows)
+
+    needed: LongArray = np.zeros(3, dtype=np.int64)
+    floor = -math.inf if min_gain is None else float(min_gain)
+    copies = float(strength if inherit else pseudocount)
+    most_edges = 1 << 60 if max_edges is None else max_edges
+    batch = 1
+    reason: Reason | None = None
+    with limits.catching_interrupts(), limits.not_counting_compilation():
+        try:
+            while reason is None:
+                done = run.last.iteration
+                limit = min(batch, max(1, run.next_look - done), 1 << 60 if iterations is None else iterations - done)
+                started = limits.clock()
+                code = grow(
+                    network.net,
+                    edges,
+                    variables,
+                    tries,
+                    depth,
+                    float(alpha),
+                    copies,
+                    inherit,
+                    min_rows,
+                    floor,
+                    limit,
+                    most_edges,
+                    needed,
+                )
+                spent = limits.clock() - started
+                if code == NO_ROOM:
+                    network.grow(*needed.tolist())
+                batch = (
+                    min(2 * batch, 1 << 12) if spent < _SLICE / 2 else max(1, batch // 2) if spent > _SLICE else batch
+                )
+                now = run.now()
+                if limits.interrupted:
+                    reason = "interrupted"
+                elif code == EXHAUSTED:
+                    reason = "exhausted"
+                elif iterations is not None and now.iteration >= iterations:
+                    reason = "iterations"
+                elif now.edges >= most_edges:
+                    reason = "max_edges"
+                elif limits.late(0.0):
+                    reason = "time_limit"
+                if run.look(now, final=reason is not None) and reason is None and patience is not None:
+                    reason = "patience" if now.iteration - run.best.iteration > patience else None
+        except (KeyboardInterrupt, Stopped):  # of on_progress, or Ctrl-C before a kernel that is not compiled yet
+            reason = "interrupted"
+    assert reason is not None
+    learned = run.learned(reason)
+    if learned.warning is not None:
+        warnings.warn(learned.warning, NoSplitWarning, stacklevel=2)
+    return learned
+
+
+class _Run:
+    """What is known of a run so far: the best circuit on the validation rows, if there are such rows."""
+
+    def __init__(
+        self, network: Network, limits: Limits, validates: bool, report: Callable[[Progress], None] | None
+    ) -> None:
+        self.network, self.limits, self.validates, self.report = network, limits, validates, report
+        self.best = self.last = self.now()
+        self.kept = network.snapshot()
+        self.history = [self.best]
+        self.next_look = 1
+
+    def now(self) -> Progress:
+        train, valid = self.network.mean_log_likelihoods
+        splits = int(self.network.net.size[SPLITS])
+        return Progress(splits, train, valid, self.network.edges, self.limits.clock() - self.limits.begun)
+
+    def look(self, now: Progress, *, final: bool) -> bool:
+        """Compare with the best, if it is time to: a snapshot costs as much as the circuit is large."""
+        self.last = now
+        if now.iteration < self.next_look and not final:
+            return False
+        self.next_look = now.iteration + 1 + now.edges // (30 * _GRAIN)
+        self.history.append(now)
+        if self.report is not None:
+            self.report(now)
+        if now.valid > self.best.valid:
+            self.best, self.kept = now, self.network.snapshot()
+        return self.validates
+
+    def learned(self, reason: Reason) -> Learned:
+        """Between two calls of the kernel the structure is whole, so that the last circuit can always be had."""
+        if not self.validates:
+            self.best, self.kept = self.last, self.network.snapshot()
+        return Learned(self.network.circuit(self.kept), reason, self.best, self.last, self.history)
+
+
+def _choice(name: str, value: str, known: Mapping[str, Any]) -> Any:
+    if value not in known:
+        raise DataError(f"{name} must be {' or '.join(map(repr, known))}, not {value!r}")
+    return known[value]
+
+
+def _check(name: str, value: float | None, least: float) -> None:
+    if value is None and name in ("time_limit", "max_edges", "iterations", "patience"):
+        return
+    try:
+        number = float(value) if isinstance(least, float) else operator.index(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        raise DataError(
+            f"{name} must be {'a number' if isinstance(least, float) else 'an integer'}, not {value!r}"
+        ) from None
+    if not least <= number < math.inf:
+        raise DataError(f"{name} must be at least {least:g}, not {value!r}")

@@ -1,0 +1,267 @@
+"""Good states to start from: Algorithm 4 of the paper, then one-flip hill climbing with exact values of every flip."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray
+from margmap.foundation.jit import kernel
+from margmap.foundation.pairs import STEP, TINY, decoded, log_of, moved, plus
+from margmap.solve.bounds import Bounds, Flags, output_bounds
+from margmap.solve.query_circuit import LEAF, Flat
+from margmap.solve.result import Limits
+
+# Hill climbing looks at the clock after this many flips, or fewer on a circuit with many edges.
+FLIPS_AT_ONCE = 16
+EDGES_AT_ONCE = 5_000_000
+
+
+class Incumbents:
+    """The best states found so far, scored on the circuit the problem came with."""
+
+    def __init__(self, flat: Flat, bounds: Bounds, cardinality: IntArray, limits: Limits, most: int = 1) -> None:
+        # Relative to the bounds, good states have values near 1, which are quickest to compute with.
+        self._flat = flat._replace(weight=bounds.share) if bounds.faithful else flat
+        self._log_scale = bounds.log_upper if bounds.faithful else 0.0
+        self._cardinality = cardinality
+        self._limits = limits
+        self._most = most
+        #: Log values and states, best first, all different; replaced as a whole.
+        self.ranked: tuple[tuple[float, IntArray], ...] = ()
+
+    @property
+    def best(self) -> tuple[IntArray, float]:
+        """The best state and its log value; some state and -inf if there is none yet."""
+        if not self.ranked:
+            return np.zeros(self._cardinality.size, dtype=np.int32), -np.inf
+        return self.ranked[0][1], self.ranked[0][0]
+
+    @property
+    def floor(self) -> float:
+        """What a state must exceed to be among the best: the log value of the last of them, if there are enough."""
+        return self.ranked[-1][0] if len(self.ranked) == self._most else -np.inf
+
+    def offer(self, state: IntArray, climb: bool) -> bool:
+        """Score a state, climb from it if asked to, keep it if it is among the best; whether there is a new best."""
+        before = self.best[1]
+        flips = max(1, min(FLIPS_AT_ONCE, EDGES_AT_ONCE // max(1, self._flat.num_edges))) if climb else 0
+        state, value = state.copy(), -np.inf
+        while True:
+            higher = _climb(self._flat, state, flips)
+            self.keep(state, higher)
+            if not climb or higher <= value:
+                return self.best[1] > before
+            value = higher
+            self._limits.check()
+
+    def offer_neighbours(self) -> None:
+        """Fill up the best states with those that differ from the best in one variable."""
+        if self._most > 1 and self.ranked:
+            best = self.best[0]
+            for leaf, _ in neighbours(self._flat, best, self._most):
+                state = best.copy()
+                state[self._flat.var[int(leaf)]] = self._flat.value[int(leaf)]
+                self.offer(state, climb=False)
+
+    def keep(self, state: IntArray, log_value: float) -> None:
+        """Take a state of this log value among the best, if it is one of them."""
+        log_value += self._log_scale
+        if log_value > self.floor and not any(np.array_equal(state, known) for _, known in self.ranked):
+            ranked = sorted((*self.ranked, (log_value, state.copy())), key=lambda pair: -pair[0])
+            self.ranked = tuple(ranked[: self._most])
+
+
+def lower_bound_state(flat: Flat, deterministic: Flags, variables: int) -> IntArray:
+    """Algorithm 4: take the maximum at deterministic sums and at every sum above one, follow it down."""
+    take_max = _at_or_above(flat, deterministic)
+    state = np.zeros(variables, dtype=np.int32)
+    extract(flat, output_bounds(flat, take_max).share, state)
+    return state
+
+
+@kernel
+def _at_or_above(f: Flat, deterministic: Flags) -> Flags:
+    result: Flags = deterministic.copy()
+    for n in range(f.kind.size):
+        for e in range(f.start[n], f.start[n + 1]):
+            result[n] |= result[f.child[e]]
+    return result
+
+
+@kernel
+def extract(f: Flat, share: FloatArray, state: IntArray) -> None:
+    """The state that the largest share at every sum leads to."""
+    extract_below(f, share, state, f.kind.size - 1, np.zeros(f.kind.size, dtype=np.int32))
+
+
+@kernel
+def extract_below(f: Flat, share: FloatArray, state: IntArray, node: int, stack: IntArray) -> None:
+    """The same below one node; the other variables stay as they are."""
+    stack[0] = node
+    height = 1
+    while height > 0:
+        height -= 1
+        n = stack[height]
+        if f.kind[n] == LEAF:
+            state[f.var[n]] = f.value[n]
+        elif f.kind[n] == PRODUCT:
+            for e in range(f.start[n], f.start[n + 1]):
+                stack[height] = f.child[e]
+                height += 1
+        else:
+            best = f.start[n]
+            for e in range(f.start[n] + 1, f.start[n + 1]):
+                if share[e] > share[best]:
+                    best = e
+            stack[height] = f.child[best]
+            height += 1
+
+
+@kernel
+def _climb(f: Flat, state: IntArray, flips: int) -> float:
+    """Up to ``flips`` times change variables so that the value rises; the log value of ``state``, changed in place.
+
+    The circuit is linear in the indicators of each variable, so the root's derivative by an indicator is the value of
+    the state with that variable changed: one pass down gives all flips. All that gain are made at once if together they
+    gain more than the best alone, otherwise the best alone.
+    """
+    n_nodes = f.kind.size
+    value, exponent, slope = np.zeros(n_nodes), np.zeros(n_nodes), np.zeros(n_nodes)
+    best_gain, best_value = np.zeros(state.size), np.zeros(state.size, dtype=np.int32)
+    before = state.copy()
+    evaluate(f, state, value, exponent)
+    for _ in range(flips):
+        if value[n_nodes - 1] == 0:
+            break
+        current = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
+        _differentiate(f, value, exponent, slope)
+        best_gain[:] = 1 + 1e-12
+        best_value[:] = -1
+        for n in range(n_nodes):
+            if f.kind[n] == LEAF and slope[n] > best_gain[f.var[n]]:
+                best_gain[f.var[n]] = slope[n]
+                best_value[f.var[n]] = f.value[n]
+        best = np.argmax(best_gain)
+        if best_value[best] < 0:
+            break
+        before[:] = state
+        gaining = 0
+        for v in range(state.size):
+            if best_value[v] >= 0:
+                state[v] = best_value[v]
+                gaining += 1
+        evaluate(f, state, value, exponent)
+        together = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
+        if gaining > 1 and together < current + np.log(best_gain[best]):
+            state[:] = before
+            state[best] = best_value[best]
+            evaluate(f, state, value, exponent)
+            together = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
+        if together < current:  # the derivatives were beyond doubles, and the gain was none
+            state[:] = before
+            evaluate(f, state, value, exponent)
+            break
+    return log_of(value[n_nodes - 1], exponent[n_nodes - 1])
+
+
+@kernel
+def neighbours(f: Flat, state: IntArray, most: int) -> FloatArray:
+    """The leaves whose literals give the best states if set in ``state``, and the log values of those states."""
+    n_nodes = f.kind.size
+    value, exponent, slope = np.zeros(n_nodes), np.zeros(n_nodes), np.zeros(n_nodes)
+    evaluate(f, state, value, exponent)
+    if value[n_nodes - 1] == 0:
+        return np.zeros((0, 2))
+    _differentiate(f, value, exponent, slope)
+    for n in range(n_nodes):
+        if f.kind[n] != LEAF or state[f.var[n]] == f.value[n]:
+            slope[n] = 0.0
+    order = np.argsort(-slope)[:most]
+    result = np.zeros((order.size, 2))
+    for i in range(order.size):
+        result[i, 0] = order[i]
+        result[i, 1] = log_of(slope[order[i]] * value[n_nodes - 1], exponent[n_nodes - 1])
+    return result
+
+
+@kernel
+def evaluate(f: Flat, state: IntArray, value: FloatArray, exponent: FloatArray) -> None:
+    """Every node's value under a state, as a pair; the exponent of a zero is 0."""
+    evaluate_nodes(f, range(f.kind.size), state, value, exponent)
+
+
+@kernel
+def evaluate_nodes(f: Flat, nodes: Iterable[int], state: IntArray, value: FloatArray, exponent: FloatArray) -> None:
+    """The values of some nodes, children first, from those of their children."""
+    for n in nodes:
+        power = 0.0
+        if f.kind[n] == PRODUCT:
+            v = 1.0
+            for e in range(f.start[n], f.start[n + 1]):
+                v *= value[f.child[e]]
+                power += exponent[f.child[e]]
+                if v < TINY:
+                    if v == 0:
+                        power = 0.0
+                        break
+                    v /= TINY
+                    power -= STEP
+        elif f.kind[n] == SUM:
+            v, plain = 0.0, True
+            for e in range(f.start[n], f.start[n + 1]):
+                plain &= exponent[f.child[e]] == 0 and f.weight[e] > 0
+                v += f.weight[e] * value[f.child[e]]
+            if not plain:
+                v = 0.0
+                for e in range(f.start[n], f.start[n + 1]):
+                    w, shift = decoded(f.weight[e])
+                    v, power = plus(v, power, w * value[f.child[e]], shift + exponent[f.child[e]])
+            if 0 < v < TINY:
+                v /= TINY
+                power -= STEP
+        else:
+            v = 1.0 if state[f.var[n]] == f.value[n] else 0.0
+        value[n], exponent[n] = v, power
+
+
+@kernel
+def _differentiate(f: Flat, value: FloatArray, exponent: FloatArray, slope: FloatArray) -> None:
+    """The derivative of the root by every node, over the root's value, times the node's own ``2**exponent``.
+
+    Good enough to choose where to climb; what is found is evaluated again.
+    """
+    n_nodes = f.kind.size
+    slope[:] = 0.0
+    slope[n_nodes - 1] = 1.0 / value[n_nodes - 1]
+    for n in range(n_nodes - 1, -1, -1):
+        if slope[n] == 0:
+            continue
+        if f.kind[n] == SUM:
+            for e in range(f.start[n], f.start[n + 1]):
+                c = f.child[e]
+                w, shift = decoded(f.weight[e])
+                slope[c] += moved(slope[n] * w, shift + exponent[c] - exponent[n])
+        elif f.kind[n] == PRODUCT:
+            zeros, power = 0, -exponent[n]
+            product = slope[n]
+            for e in range(f.start[n], f.start[n + 1]):
+                c = f.child[e]
+                if value[c] > 0:
+                    product *= value[c]
+                    power += exponent[c]
+                    if product < TINY and product > 0:
+                        product /= TINY
+                        power -= STEP
+                else:
+                    zeros += 1
+            if zeros > 1:
+                continue
+            product = moved(product, power)
+            for e in range(f.start[n], f.start[n + 1]):
+                c = f.child[e]
+                if zeros == 0:
+                    slope[c] += product / value[c]
+                elif value[c] <= 0:
+                    slope[c] += product

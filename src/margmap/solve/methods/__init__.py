@@ -1,0 +1,1 @@
+"""The methods that solve a query exactly: one file or folder each."""

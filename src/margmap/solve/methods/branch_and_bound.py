@@ -1,0 +1,325 @@
+"""Branch: depth-first search with the paper's transformations at every node, for circuits of any structure.
+
+At each node the circuit is regrouped, bounded, stripped of literals and edges that cannot win, and rebuilt smaller,
+until that no longer pays; factors of a product are solved one by one; otherwise the search branches on one variable.
+Unlike the split at the root, each branch has a circuit of its own, smaller with every step down, and chooses its own
+next variable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import suppress
+from typing import NamedTuple, TypeAlias
+
+import numpy as np
+
+from margmap.circuit import PRODUCT, FloatArray, IntArray
+from margmap.foundation.pairs import log_of, lowered, raised
+from margmap.solve.bounds import (
+    Flags,
+    View,
+    conditional_bounds,
+    edge_bounds,
+    output_bounds,
+    view_of,
+)
+from margmap.solve.hill_climb import Incumbents, lower_bound_state
+from margmap.solve.prune import choose_by_bounds, keep_without, possible, undecided
+from margmap.solve.query_circuit import SMALLEST, Flat, rebuild
+from margmap.solve.reduce import Reduced
+from margmap.solve.regroup import regroup
+from margmap.solve.result import Limits, Outcome, Status, Stopped, floor_of
+
+# A state this many nats below what is to beat is worth climbing from.
+PROMISING = 1.0
+
+# Another round of pruning is worth it if the last one took at least this part of the edges away.
+WORTHWHILE = 0.05
+
+
+class Open(NamedTuple):
+    """What a search that was stopped has left: states with these values (by variable), and a bound on them."""
+
+    fixed: tuple[tuple[int, int], ...]
+    log_upper: float
+
+
+class Found(NamedTuple):
+    """The best state of a subproblem, if any beats the threshold it was given, and a bound on all of its states."""
+
+    state: IntArray | None
+    log_value: float
+    log_upper: float
+    #: If the search was stopped: all states that may be better than the best one are in one of these.
+    left: tuple[Open, ...] = ()
+
+    def stopped(self, log_upper: float) -> Found:
+        """The same if nothing is known of the states that are left but a bound."""
+        return self._replace(log_upper=log_upper, left=(Open((), log_upper),))
+
+
+class _Problem(NamedTuple):
+    """Find the best state of ``flat`` if its log value is above ``threshold``; it may be missed by ``slack`` nats."""
+
+    flat: Flat
+    threshold: float
+    slack: float
+    #: What is known before the search: no state has a larger log value.
+    log_upper: float
+
+
+_Search: TypeAlias = Generator[_Problem, Found, Found]
+
+
+def solve(reduced: Reduced, limits: Limits, *, k: int = 1) -> Outcome:
+    """Search the whole reduced circuit for its best state, or for its ``k`` best."""
+    search = Search(reduced.cardinality, limits)
+    if k > 1:
+        states, log_upper, status = search.run_many(reduced.flat, k)
+    else:
+        found, status = search.run(reduced.flat, -np.inf)
+        # The first node of the search finds a state, unless it is stopped before that.
+        states, log_upper = [] if found.state is None else [found.state], found.log_upper
+    return Outcome(states, log_upper, status, {"search_nodes": search.nodes})
+
+
+class Search:
+    """Depth-first branch and bound; :meth:`run` can be stopped at any moment and still returns sound bounds."""
+
+    def __init__(self, cardinality: IntArray, limits: Limits) -> None:
+        self._cardinality = cardinality
+        self._limits = limits
+        self._status: Status = "optimal"
+        #: Search nodes visited so far.
+        self.nodes = 0
+
+    def run(self, flat: Flat, threshold: float) -> tuple[Found, Status]:
+        """The best state with a log value above ``threshold``; an upper bound on all states, and why it stopped."""
+        # An explicit stack of generators instead of recursion: the search may be as deep as there are variables.
+        stack = [self._solve(_Problem(flat, threshold, self._limits.gap / 2, 0.0))]
+        answer: Found | None = None
+        while True:
+            try:
+                problem = stack[-1].send(answer) if answer is not None else next(stack[-1])
+                stack.append(self._solve(problem))
+                answer = None
+            except StopIteration as end:
+                stack.pop()
+                answer = end.value
+                if not stack:
+                    return answer, self._status
+
+    def run_many(self, flat: Flat, most: int) -> tuple[list[IntArray], float, Status]:
+        """The ``most`` best states, a bound on all others, and why it stopped.
+
+        Every node is closed by the last of the best so far. Products are not taken apart: the best states of the whole
+        need not be made of the best of each factor.
+        """
+        whole = self._view(flat, 0.0)
+        incumbents = Incumbents(
+            flat, output_bounds(flat, np.zeros(flat.num_nodes, np.bool_)), self._cardinality, self._limits, most
+        )
+        slack = self._limits.gap / 2
+        log_upper = -np.inf
+        with suppress(Stopped):
+            first = lower_bound_state(whole.flat, whole.bounds.deterministic, self._cardinality.size)
+            incumbents.offer(first, climb=True)
+        todo = [(whole.log_upper, whole)]
+        while todo:
+            log_bound, view = todo.pop()
+            if self._status != "optimal" or self._stopped():
+                log_upper = max(log_upper, log_bound)
+                continue
+            if log_bound <= incumbents.floor + slack:
+                continue
+            self.nodes += 1
+            with suppress(Stopped):
+                incumbents.offer(
+                    lower_bound_state(view.flat, view.bounds.deterministic, self._cardinality.size), climb=True
+                )
+                incumbents.offer_neighbours()
+            try:
+                todo += self._below(view, incumbents, slack)
+            except Stopped as stop:
+                self._status = stop.status
+                log_upper = max(log_upper, log_bound)
+        states = [state for _, state in incumbents.ranked]
+        return states, max(log_upper, incumbents.floor + slack), self._status
+
+    def _below(self, view: View, incumbents: Incumbents, slack: float) -> list[tuple[float, View]]:
+        """The circuits to look at in place of this one, best last, with their bounds; none if it is decided."""
+        floor = floor_of(incumbents.floor + slack, view.log_upper)
+        view, relative = self._prune(view, floor)
+        asked = undecided(view.supports, self._cardinality.size) if view.flat.num_nodes else np.zeros(0, np.bool_)
+        if not asked.any():
+            if view.flat.num_nodes:
+                incumbents.offer(_only_state(view.flat, self._cardinality.size), climb=False)
+            return []
+        variable = choose_by_bounds(relative, self._cardinality, asked, floor)
+        children = []
+        can = possible(view.supports, self._cardinality.size)
+        for x in np.argsort(relative[variable], kind="stable"):
+            if can[variable, x]:
+                keep = _fixed(view.flat, relative, variable, int(x))
+                part, log_factor = rebuild(view.flat, keep, self._limits.run)
+                child = self._view(part, raised(view.log_factor, log_factor))
+                children.append((child.log_upper, child))
+        return children
+
+    def _solve(self, problem: _Problem) -> _Search:
+        self.nodes += 1
+        slack, threshold, log_upper = problem.slack, problem.threshold, problem.log_upper
+        best = Found(None, -np.inf, threshold + slack)
+        try:
+            view = self._view(problem.flat, 0.0)
+            while True:
+                log_upper = view.log_upper
+                if log_upper > threshold + slack:
+                    best = self._improve(view, best, threshold)
+                    threshold = max(threshold, best.log_value)
+                if log_upper <= threshold + slack:
+                    return best._replace(log_upper=threshold + slack)
+                if not undecided(view.supports, self._cardinality.size).any():
+                    return best._replace(log_upper=log_upper)
+                if self._stopped():
+                    return best.stopped(log_upper)
+                if view.flat.kind[-1] == PRODUCT:
+                    return (yield from self._factors(view, best, threshold, slack))
+                edges = view.flat.num_edges
+                smaller, relative = self._prune(view, floor_of(threshold + slack, log_upper))
+                shrunk = smaller.flat.num_edges <= (1 - WORTHWHILE) * edges
+                if not shrunk and undecided(smaller.supports, self._cardinality.size).any():
+                    log_bounds = np.log(np.maximum(relative, SMALLEST)) + log_upper
+                    return (yield from self._branch(smaller, relative, log_bounds, best, threshold, slack))
+                view = smaller
+        except Stopped as stop:  # in the middle of a step: what was known before it
+            self._status = stop.status
+            return best.stopped(max(log_upper, threshold + slack))
+
+    def _view(self, flat: Flat, log_factor: float) -> View:
+        """The circuit regrouped and bounded."""
+        run = self._limits.run
+        view = view_of(flat, log_factor, self._cardinality, run)
+        if flat.num_nodes == 0:
+            return view
+        flat, extra = regroup(flat, view.supports, view.bounds.deterministic, run)
+        return view_of(flat, raised(log_factor, extra), self._cardinality, run)
+
+    def _improve(self, view: View, best: Found, threshold: float) -> Found:
+        """Algorithm 4 and hill climbing on this circuit."""
+        incumbents = Incumbents(view.flat, view.bounds, self._cardinality, self._limits)
+        with suppress(Stopped):  # the state found by then is kept; the caller looks at the limits next
+            first = lower_bound_state(view.flat, view.bounds.deterministic, self._cardinality.size)
+            incumbents.offer(first, climb=False)
+            if incumbents.best[1] + view.log_factor > threshold - PROMISING:
+                incumbents.offer(first, climb=True)
+        state, log_value = incumbents.best
+        log_value += view.log_factor
+        return best._replace(state=state, log_value=log_value) if log_value > threshold else best
+
+    def _prune(self, view: View, floor: float) -> tuple[View, FloatArray]:
+        """Without the literals and edges that cannot rise above the floor; also the bounds of all literals."""
+        asked, run = undecided(view.supports, self._cardinality.size), self._limits.run
+        relative = conditional_bounds(view.flat, view.bounds, self._cardinality, asked, run, tighten=True)
+        inside = np.arange(relative.shape[1]) < self._cardinality[:, None]
+        keep = keep_without(view.flat, (relative <= floor) & inside & asked[:, None])
+        keep &= edge_bounds(view.flat, view.bounds, run) > floor
+        if keep.all():
+            return view, relative
+        flat, log_factor = rebuild(view.flat, keep, run)
+        return self._view(flat, raised(view.log_factor, log_factor)), relative
+
+    def _factors(self, view: View, best: Found, threshold: float, slack: float) -> _Search:
+        """The root is a product: its factors share no variable, so the best state is made of their best states."""
+        flat, bounds = view.flat, view.bounds
+        children = sorted(flat.child[flat.start[-2] : flat.start[-1]].tolist())
+        log_bound = [raised(log_of(bounds.value[c], bounds.exponent[c])) for c in children]
+        whole = np.ones(flat.num_edges, dtype=np.bool_)
+        parts = [rebuild(_upto(flat, c), whole[: flat.start[c + 1]], self._limits.run) for c in children]
+        sizes = [np.unique(part.var[part.var >= 0]).size for part, _ in parts]
+        state = np.zeros(self._cardinality.size, dtype=np.int32)
+        done = view.log_factor
+        for i, (part, log_factor) in enumerate(parts):
+            around = raised(done, *log_bound[i + 1 :], log_factor)
+            mine = slack * sizes[i] / sum(sizes)
+            found = yield _Problem(part, lowered(threshold, -around), mine, raised(log_bound[i], -log_factor))
+            if self._status != "optimal":
+                return best.stopped(max(raised(around, found.log_upper), threshold + slack))
+            if found.state is None:
+                return best._replace(log_upper=threshold + slack)
+            own = part.var[part.var >= 0]
+            state[own] = found.state[own]
+            done = raised(done, log_factor, found.log_value)
+        return Found(state, done, done + slack)
+
+    def _branch(
+        self, view: View, relative: FloatArray, log_bounds: FloatArray, best: Found, threshold: float, slack: float
+    ) -> _Search:
+        """Branch on one variable, its better values first; both sorts of bounds are by variable and value."""
+        asked = undecided(view.supports, self._cardinality.size)
+        floor = floor_of(threshold + slack, view.log_upper)
+        variable = choose_by_bounds(relative, self._cardinality, asked, floor)
+        can = possible(view.supports, self._cardinality.size)
+        values = [x for x in np.argsort(-relative[variable], kind="stable") if can[variable, x]]
+        left: list[Open] = []
+        for i, x in enumerate(values):
+            if log_bounds[variable, x] <= threshold + slack:
+                break
+            try:
+                keep = _fixed(view.flat, relative, variable, int(x))
+                flat, log_factor = rebuild(view.flat, keep, self._limits.run)
+            except Stopped as stop:
+                self._status = stop.status
+                left = [Open(((variable, int(y)),), float(log_bounds[variable, y])) for y in values[i:]]
+                break
+            log_factor = raised(log_factor, view.log_factor)
+            log_bound = raised(float(log_bounds[variable, x]), -log_factor)
+            found = yield _Problem(flat, lowered(threshold, -log_factor), slack, log_bound)
+            if found.state is not None:
+                threshold = max(threshold, raised(found.log_value, log_factor))
+                best = Found(found.state, threshold, threshold)
+            if self._status != "optimal":
+                here = (variable, int(x))
+                left = [Open((here, *inner.fixed), raised(inner.log_upper, log_factor)) for inner in found.left]
+                left += [Open(((variable, int(y)),), float(log_bounds[variable, y])) for y in values[i + 1 :]]
+                break
+        left = [part for part in left if part.log_upper > threshold + slack]
+        log_upper = max((part.log_upper for part in left), default=-np.inf)
+        return best._replace(log_upper=max(log_upper, threshold + slack), left=tuple(left))
+
+    def _stopped(self) -> bool:
+        try:
+            self._limits.check()
+        except Stopped as stop:
+            self._status = stop.status
+        return self._status != "optimal"
+
+
+def _fixed(flat: Flat, relative: FloatArray, variable: int, value: int) -> Flags:
+    """The edges to keep when one variable has one value."""
+    others = np.zeros(relative.shape, dtype=np.bool_)
+    others[variable] = True
+    others[variable, value] = False
+    return keep_without(flat, others)
+
+
+def _only_state(flat: Flat, variables: int) -> IntArray:
+    """The state of a circuit in which every variable is decided."""
+    state = np.zeros(variables, dtype=np.int32)
+    leaf = flat.var >= 0
+    state[flat.var[leaf]] = flat.value[leaf]
+    return state
+
+
+def _upto(flat: Flat, node: int) -> Flat:
+    """The circuit up to a node, which becomes its root; what that does not use is still in it."""
+    edges = int(flat.start[node + 1])
+    return Flat(
+        flat.kind[: node + 1],
+        flat.start[: node + 2],
+        flat.child[:edges],
+        flat.weight[:edges],
+        flat.var[: node + 1],
+        flat.value[: node + 1],
+    )

@@ -1,0 +1,150 @@
+"""Frontier: exact marginal MAP of structured-decomposable circuits, bottom-up over their scopes.
+
+Two assignments of a scope's variables matter to the rest of the circuit only through the values of a few nodes. One
+that is nowhere better than another, or that cannot reach the incumbent, is dropped; what is left at the root is the
+answer. A width limit keeps the first sweeps cheap: they find good states and a bound. It grows until the bounds meet.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+
+import numpy as np
+
+from margmap.circuit import PRODUCT, IntArray
+from margmap.errors import StructureError
+from margmap.foundation.pairs import raised
+from margmap.solve.bounds import view_of
+from margmap.solve.hill_climb import Incumbents, lower_bound_state
+from margmap.solve.methods.branch_and_bound import Search
+from margmap.solve.methods.frontier.scope_tree import Plan, make_plan, rounding_of
+from margmap.solve.methods.frontier.sweep import sweep
+from margmap.solve.query_circuit import Flat
+from margmap.solve.reduce import Reduced
+from margmap.solve.result import Limits, Outcome, Status, Stopped
+
+FIRST_WIDTH = 64
+WIDTH_GROWTH = 8
+
+# Pairs of vectors that a join looks at one by one: so many, and so many more for each vector that it may keep.
+PAIRS, PAIRS_OF_ONE = 4096, 16
+
+# Sweeps this narrow are done before the search of `branch` gets its turn.
+BRANCH_FROM = 4096
+
+# A sweep of fewer multiplications is over in some milliseconds; only a longer one is done where it can be stopped.
+QUICK_WORK = 10_000_000
+
+
+NOT_STRUCTURED = (
+    "method 'frontier' needs a structured-decomposable circuit, and two scopes of this one cross: "
+    "use method='branch', or 'auto', which chooses"
+)
+
+
+def solve(
+    reduced: Reduced, limits: Limits, *, k: int = 1, width: int = FIRST_WIDTH, max_width: int | None = None
+) -> Outcome:
+    """Sweeps with frontiers of ``width``, then wider ones, until the ``k`` best states are proven."""
+    planned = make_plan(reduced.flat, reduced.cardinality.size, limits.run, limits.check)
+    if planned is None:
+        raise StructureError(NOT_STRUCTURED)
+    return solve_planned(reduced, limits, *planned, k=k, width=width, max_width=max_width)
+
+
+def solve_planned(
+    reduced: Reduced,
+    limits: Limits,
+    flat: Flat,
+    plan: Plan,
+    *,
+    k: int = 1,
+    width: int = FIRST_WIDTH,
+    max_width: int | None = None,
+    floor: float = -np.inf,
+) -> Outcome:
+    """The same for a circuit that has its plan already; states with a log value up to ``floor`` are of no interest."""
+    cardinality = reduced.cardinality
+    bounds = view_of(flat, 0.0, cardinality, limits.run).bounds
+    incumbents = Incumbents(flat, bounds, cardinality, limits, k)
+    slack = limits.gap / 4
+    widest_allowed = _room(flat, plan, limits) if max_width is None else max_width
+    rounding = rounding_of(flat, plan)
+    log_upper = bounds.log_upper  # of the states that are not incumbents
+    rounds, widest, search_nodes = 0, 0, 0
+    status: Status = "optimal"
+    begun = limits.clock()
+    try:
+        incumbents.offer(lower_bound_state(flat, bounds.deterministic, cardinality.size), climb=True)
+        incumbents.offer_neighbours()
+        while log_upper > (floor := max(floor, incumbents.floor)) + slack:
+            limits.check()
+            if width > widest_allowed:
+                raise Stopped("memory_limit")
+            log_floor = floor + slack - bounds.log_upper
+            pairs, variables = PAIRS + PAIRS_OF_ONE * width, cardinality.size
+            work = partial(sweep, flat, bounds.share, bounds.least, plan, variables, log_floor, width, pairs, k)
+            ended, values, states, upper, wide = work(np.array([0, QUICK_WORK]))
+            if not ended:
+                _, values, states, upper, wide = limits.run(work)
+            rounds, widest = rounds + 1, max(widest, int(wide))
+            for state in states:
+                incumbents.offer(state, climb=False)
+            floor = max(floor, incumbents.floor)
+            merged = upper > log_floor
+            if len(values) >= k:  # the others were dropped because these are at least as good
+                upper = max(upper, values[-1])
+            log_upper = min(log_upper, max(raised(upper, bounds.log_upper), floor + slack))
+            if not merged:
+                if log_upper <= floor + slack + rounding:
+                    break  # proven, within rounding
+                # All was seen, but in numbers too small for doubles: wider sweeps see no more. The search has pairs.
+                found_states, log_upper, status, nodes = _search(reduced.flat, cardinality, limits, floor, k, log_upper)
+                search_nodes += nodes
+                for state in found_states:
+                    incumbents.offer(state, climb=False)
+                break
+            if k == 1 and log_upper > floor + slack:
+                incumbents.offer(incumbents.best[0], climb=True)
+            if width >= BRANCH_FROM and k == 1 and log_upper > (floor := max(floor, incumbents.floor)) + slack:
+                # As long as the sweeps took so far, see whether a search comes to an end sooner.
+                search = Search(cardinality, limits.until(2 * limits.clock() - begun))
+                found, why = search.run(reduced.flat, floor)
+                search_nodes += search.nodes
+                if found.state is not None:
+                    incumbents.offer(found.state, climb=False)
+                log_upper = min(log_upper, found.log_upper)
+                if why == "optimal":
+                    break  # proven, within the search's own slack
+                if why in ("interrupted", "memory_limit"):
+                    raise Stopped(why)
+            width *= WIDTH_GROWTH
+    except Stopped as stopped:
+        status = stopped.status
+    best = [state for _, state in incumbents.ranked]
+    details = {"rounds": rounds, "widest": widest, "search_nodes": search_nodes}
+    log_upper = max(log_upper, max(floor, incumbents.floor) + slack)
+    return Outcome(best, raised(log_upper, rounding), status, details)
+
+
+def _search(
+    flat: Flat, cardinality: IntArray, limits: Limits, floor: float, k: int, log_upper: float
+) -> tuple[list[IntArray], float, Status, int]:
+    """What the search of ``branch`` finds above the floor: states, a bound on the others, its end, its nodes."""
+    search = Search(cardinality, limits)
+    if k > 1:
+        states, others, status = search.run_many(flat, k)
+        return states, min(log_upper, others), status, search.nodes
+    found, status = search.run(flat, floor)
+    return [] if found.state is None else [found.state], min(log_upper, found.log_upper), status, search.nodes
+
+
+def _room(flat: Flat, plan: Plan, limits: Limits) -> int:
+    """The widest frontier whose vectors and pairs fit the memory limit.
+
+    At once there are, for each vector, an entry a product of the scope and two a node used outside (one set growing),
+    and 16 pairs it may be joined in.
+    """
+    products = np.bincount(plan.scope[flat.kind == PRODUCT], minlength=plan.out_at.size - 1)
+    entries = int((products + 2 * np.diff(plan.out_at)).max())
+    return max(FIRST_WIDTH, int(limits.memory_left()) // (1024 + 8 * entries))

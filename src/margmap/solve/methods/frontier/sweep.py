@@ -1,0 +1,571 @@
+"""One sweep of the frontier over the scopes of a circuit, compiled. Idea and proof are in ``docs/algorithms.md``.
+
+Everything is relative to the output bounds: the value of a node under a partial state is divided by the node's bound,
+so that it lies in [0, 1], and the weight of an edge is its share. A *vector* holds the values, under one assignment of
+a scope's variables, of the nodes of that scope which the rest of the circuit uses.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from margmap.circuit import PRODUCT, SUM, FloatArray, LongArray
+from margmap.foundation.jit import kernel
+from margmap.foundation.pairs import EPS, LN2, log_of
+from margmap.solve.methods.frontier.scope_tree import Plan
+from margmap.solve.query_circuit import LEAF, SMALLEST, Flat
+from margmap.solve.result import LOWEST_FLOOR
+
+LANES = 16
+ROWS = 64
+
+Marks = NDArray[np.uint8]
+
+
+@kernel
+def sweep(
+    f: Flat,
+    share: FloatArray,
+    least: float,
+    plan: Plan,
+    variables: int,
+    log_floor: float,
+    most: int,
+    pairs: int,
+    best_of: int,
+    stop: LongArray,
+) -> tuple[bool, FloatArray, NDArray[np.int32], float, int]:
+    """Go up the scopes keeping at most ``most`` vectors of each; look for states with a log value above ``log_floor``.
+
+    Surplus vectors are merged into their entrywise maximum, which stands for no state but keeps the bound. A join looks
+    at no more than twice ``pairs`` pairs of vectors one by one; what the others can reach is merged too. The sweep
+    ends early when another thread sets ``stop[0]`` or it has done about ``stop[1]`` multiplications. ``least`` is the
+    smallest product of the shares on a way through sums alone: it tells when something may become too small for a
+    double; then it is raised to ``SMALLEST``. So no value is under the true one by more than rounding.
+
+    Returns whether the sweep came to its end, the log values of the ``best_of`` best states found, those states, an
+    upper bound of the log value of every state that was merged or is not above the floor, and the width of the widest
+    frontier. If there are ``best_of`` states, none of the others has a larger value than the last of them.
+    """
+    n_nodes, n_scopes = f.kind.size, plan.node_at.size - 1
+    outside, total, limit = np.zeros(n_nodes), np.zeros(n_nodes), np.ones(n_nodes)
+    outside[n_nodes - 1] = 1.0
+    vectors = np.zeros(4096)
+    vector_at, width = np.zeros(n_scopes, dtype=np.int64), np.zeros(n_scopes, dtype=np.int64)
+    top = 0
+    # Every set of vectors is divided by a power of two near its largest entry, so that little underflows, however many
+    # variables there are. The products of a scope have one child in each part, so they all lack the same factor;
+    # `2**exponent` is what all the sets in use now lack together, and the floor moves with it.
+    exponent = 0.0
+    smallest = np.ones(n_scopes)  # the smallest entry, but for zeros, of the vectors of each scope
+    # Back-pointers: step j of a scope joins what its first j + 1 parts gave with part j + 1.
+    step_at = np.zeros(n_scopes + 1, dtype=np.int64)
+    for s in range(n_scopes):
+        step_at[s + 1] = step_at[s] + max(1, plan.part_at[s + 1] - plan.part_at[s] - 1)
+    pointer_at = np.zeros(step_at[n_scopes], dtype=np.int64)
+    left, right = np.zeros(1024, dtype=np.int32), np.zeros(1024, dtype=np.int32)
+    merged = np.zeros(1024, dtype=np.uint8)
+    pointers = 0
+
+    no_values, no_states = np.zeros(0), np.zeros((0, variables), dtype=np.int32)
+    widest = 1
+    stack, turn = np.zeros(n_scopes, dtype=np.int64), np.zeros(n_scopes, dtype=np.int64)
+    root_scope = plan.scope[n_nodes - 1]
+    stack[0] = root_scope
+    depth = 1
+    while depth > 0:
+        s = stack[depth - 1]
+        parts = plan.part_at[s + 1] - plan.part_at[s]
+        if turn[depth - 1] == 0:
+            _enter(f, share, plan, s, outside, total)
+        if turn[depth - 1] < parts:
+            # The bounds outside of this part, with those of its siblings that are done already tightened.
+            _push(f, plan, s, turn[depth - 1], total, limit, outside)
+            t = plan.part[plan.part_at[s] + turn[depth - 1]]
+            turn[depth - 1] += 1
+            stack[depth], turn[depth] = t, 0
+            depth += 1
+            continue
+        depth -= 1
+        if stop[0] != 0:
+            return False, no_values, no_states, np.inf, widest
+        entries = plan.out_at[s + 1] - plan.out_at[s]
+        base = top
+        kept = np.zeros((0, 0))
+        kept_left, kept_right = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
+        kept_merged = np.zeros(0, dtype=np.uint8)
+        for j in range(max(1, parts - 1)):
+            away = 4 * EPS * (abs(log_floor) + abs(exponent)) if log_floor > -np.inf else 0.0
+            floor = np.exp(min(log_floor - exponent * LN2 - away, 700.0))
+            if floor < LOWEST_FLOOR:
+                floor = -1.0  # too far below to tell: drop nothing for its bound
+            if parts == 0:
+                careful = least <= SMALLEST
+                kept, kept_left, kept_right, kept_merged = _values(
+                    f, share, plan, s, outside, floor, most, best_of, careful
+                )
+            else:
+                t = plan.part[plan.part_at[s] + j + 1]
+                size = plan.out_at[t + 1] - plan.out_at[t]
+                other = vectors[vector_at[t] : vector_at[t] + width[t] * size].reshape((width[t], size))
+                other_at = pointer_at[step_at[t + 1] - 1]
+                other_merged = merged[other_at : other_at + width[t]]
+                if j == 0:
+                    t0 = plan.part[plan.part_at[s]]
+                    base = vector_at[t0]
+                    size0 = plan.out_at[t0 + 1] - plan.out_at[t0]
+                    first = vectors[base : base + width[t0] * size0].reshape((width[t0], size0))
+                    first_at = pointer_at[step_at[t0 + 1] - 1]
+                    kept_merged = merged[first_at : first_at + width[t0]].copy()
+                    kept = _gather(f, plan, s, first)
+                    smallest[s] = smallest[t0]
+                careful = smallest[s] * smallest[t] * least <= SMALLEST
+                kept, kept_left, kept_right, kept_merged = _join(
+                    f, share, plan, s, j, kept, kept_merged, other, other_merged,
+                    total, limit, outside, floor, most, pairs, best_of, careful, stop,
+                )  # fmt: skip
+                if stop[0] != 0:
+                    return False, no_values, no_states, np.inf, widest
+            found = kept.shape[0]
+            highest = kept.max() if found > 0 else 0.0
+            if highest == 0:
+                return True, no_values, no_states, log_floor, widest  # nothing above the floor
+            power = math.frexp(highest)[1]
+            exponent += power
+            smallest[s] = _rescale(kept, 2.0**-power)
+            widest = max(widest, found)
+            if pointers + found > left.size:
+                left = _grown(left, pointers + found)
+                right = _grown(right, pointers + found)
+                more = np.zeros(left.size, dtype=np.uint8)
+                more[:pointers] = merged[:pointers]
+                merged = more
+            pointer_at[step_at[s] + j] = pointers
+            left[pointers : pointers + found] = kept_left
+            right[pointers : pointers + found] = kept_right
+            merged[pointers : pointers + found] = kept_merged
+            pointers += found
+        found = kept.shape[0]
+        if base + found * entries > vectors.size:
+            wider = np.zeros(2 * (base + found * entries))
+            wider[:base] = vectors[:base]
+            vectors = wider
+        for i in range(entries):
+            highest = 0.0
+            for r in range(found):
+                vectors[base + r * entries + i] = kept[r, i]
+                highest = max(highest, kept[r, i])
+            limit[plan.out[plan.out_at[s] + i]] = highest
+        vector_at[s], width[s] = base, found
+        top = base + found * entries
+
+    # The root's vectors have one entry and come best first; by dominance no more than `best_of` stand for states.
+    at, found = pointer_at[step_at[root_scope + 1] - 1], width[root_scope]
+    upper, count = log_floor, 0
+    for r in range(found):
+        if merged[at + r] == 0:
+            count += 1
+        else:
+            upper = max(upper, log_of(vectors[vector_at[root_scope] + r], exponent))
+    values, states = np.zeros(count), np.zeros((count, variables), dtype=np.int32)
+    count = 0
+    chosen = np.zeros(n_scopes, dtype=np.int64)
+    for r in range(found):
+        if merged[at + r] != 0:
+            continue
+        values[count] = log_of(vectors[vector_at[root_scope] + r], exponent)
+        stack[0], chosen[0] = root_scope, r
+        depth = 1
+        while depth > 0:
+            depth -= 1
+            s, i = stack[depth], chosen[depth]
+            parts = plan.part_at[s + 1] - plan.part_at[s]
+            if parts == 0:
+                states[count, f.var[plan.node[plan.node_at[s]]]] = left[pointer_at[step_at[s]] + i]
+            for j in range(parts - 2, -1, -1):
+                pointer = pointer_at[step_at[s] + j] + i
+                stack[depth], chosen[depth] = plan.part[plan.part_at[s] + j + 1], right[pointer]
+                depth += 1
+                i = left[pointer]
+            if parts > 0:
+                stack[depth], chosen[depth] = plan.part[plan.part_at[s]], i
+                depth += 1
+        count += 1
+    return True, values, states, upper, widest
+
+
+@kernel
+def _grown(array: NDArray[np.int32], needed: int) -> NDArray[np.int32]:
+    wider = np.zeros(2 * needed, dtype=np.int32)
+    wider[: array.size] = array
+    return wider
+
+
+@kernel
+def _rescale(vectors: FloatArray, factor: float) -> float:
+    """Multiply all entries by a power of two; the smallest result that is not zero."""
+    smallest = 1.0
+    for r in range(vectors.shape[0]):
+        for i in range(vectors.shape[1]):
+            vectors[r, i] *= factor
+            if vectors[r, i] > 0:
+                smallest = min(smallest, vectors[r, i])
+    return smallest
+
+
+@kernel
+def _enter(f: Flat, share: FloatArray, plan: Plan, s: int, outside: FloatArray, total: FloatArray) -> None:
+    """Outside bounds of all nodes of a scope, from those of the nodes used outside."""
+    for i in range(plan.node_at[s + 1] - 1, plan.node_at[s] - 1, -1):
+        n = plan.node[i]
+        if plan.column[n] >= 0:
+            total[n] += outside[n]
+        if f.kind[n] == SUM:
+            for e in range(f.start[n], f.start[n + 1]):
+                if total[n] > 0:
+                    total[f.child[e]] += max(share[e] * total[n], SMALLEST)
+
+
+@kernel
+def _push(f: Flat, plan: Plan, s: int, j: int, total: FloatArray, limit: FloatArray, outside: FloatArray) -> None:
+    """Outside bounds of the nodes of part ``j`` that the products of scope ``s`` use."""
+    parts = plan.part_at[s + 1] - plan.part_at[s]
+    for i in range(plan.node_at[s], plan.node_at[s + 1]):
+        n = plan.node[i]
+        if f.kind[n] == PRODUCT:
+            weight = total[n]
+            for k in range(parts):
+                if k != j:
+                    weight = _product(weight, limit[plan.factor[f.start[n] + k]])
+            outside[plan.factor[f.start[n] + j]] += weight
+
+
+@kernel
+def _product(a: float, b: float) -> float:
+    """``a * b``, not under ``SMALLEST`` unless one of them is 0."""
+    return max(a * b, SMALLEST) if a > 0 and b > 0 else 0.0
+
+
+@kernel
+def _evaluate_sums(
+    f: Flat, share: FloatArray, plan: Plan, s: int, value: FloatArray, lanes: int, careful: bool
+) -> None:
+    """Values of the sums of a scope for several states at once, given those of its products or leaves.
+
+    ``careful`` raises what is too small for a double to ``SMALLEST``.
+    """
+    for i in range(plan.node_at[s], plan.node_at[s + 1]):
+        n = plan.node[i]
+        if f.kind[n] == SUM:
+            row = plan.place[n]
+            for k in range(lanes):
+                value[row, k] = 0.0
+            for e in range(f.start[n], f.start[n + 1]):
+                part, other = share[e], plan.place[f.child[e]]
+                for k in range(lanes):
+                    value[row, k] += part * value[other, k]
+                if careful:
+                    for k in range(lanes):
+                        if value[other, k] > 0:
+                            value[row, k] = max(value[row, k], SMALLEST)
+
+
+@kernel
+def _dominated(kept: FloatArray, kept_merged: Marks, count: int, vector: FloatArray, used: Marks, needed: int) -> bool:
+    """Whether ``needed`` kept vectors that stand for states are at least as large in every entry that matters."""
+    for r in range(count):
+        if kept_merged[r] != 0:
+            continue
+        larger = True
+        for i in range(vector.size):
+            if vector[i] > kept[r, i] and used[i] != 0:
+                larger = False
+                break
+        if larger:
+            needed -= 1
+            if needed == 0:
+                return True
+    return False
+
+
+@kernel
+def _values(
+    f: Flat,
+    share: FloatArray,
+    plan: Plan,
+    s: int,
+    outside: FloatArray,
+    floor: float,
+    most: int,
+    best_of: int,
+    careful: bool,
+) -> tuple[FloatArray, NDArray[np.int32], NDArray[np.int32], Marks]:
+    """The vectors of a single variable, one a value."""
+    first, last = plan.node_at[s], plan.node_at[s + 1]
+    entries = plan.out_at[s + 1] - plan.out_at[s]
+    leaves = 0
+    for i in range(first, last):
+        leaves += f.kind[plan.node[i]] == LEAF
+    value = np.zeros((last - first, leaves))
+    code = np.zeros(leaves, dtype=np.int32)
+    k = 0
+    for i in range(first, last):
+        if f.kind[plan.node[i]] == LEAF:
+            value[i - first, k] = 1.0
+            code[k] = f.value[plan.node[i]]
+            k += 1
+    _evaluate_sums(f, share, plan, s, value, leaves, careful)
+    score = np.zeros(leaves)
+    used = np.zeros(entries, dtype=np.uint8)
+    for i in range(entries):
+        n = plan.out[plan.out_at[s] + i]
+        used[i] = outside[n] > 0
+        for k in range(leaves):
+            score[k] += outside[n] * value[plan.place[n], k]
+    kept = np.zeros((leaves, entries))
+    kept_code, kept_merged = np.zeros(leaves, dtype=np.int32), np.zeros(leaves, dtype=np.uint8)
+    vector, surplus = np.zeros(entries), np.zeros(entries)
+    count, merge = 0, False
+    for k in np.argsort(-score):
+        if score[k] <= floor:
+            continue
+        for i in range(entries):
+            vector[i] = value[plan.place[plan.out[plan.out_at[s] + i]], k]
+        if _dominated(kept, kept_merged, count, vector, used, best_of):
+            continue
+        if count >= most:
+            merge = True
+            surplus = np.maximum(surplus, vector)
+        else:
+            kept[count] = vector
+            kept_code[count] = code[k]
+            count += 1
+    if merge and not _dominated(kept, kept_merged, count, surplus, used, best_of):
+        kept[count] = surplus
+        kept_merged[count] = 1
+        count += 1
+    return kept[:count], kept_code[:count], kept_code[:count], kept_merged[:count]
+
+
+@kernel
+def _gather(f: Flat, plan: Plan, s: int, first: FloatArray) -> FloatArray:
+    """The vectors of a scope's first part, laid out by the scope's products."""
+    products = 0
+    for i in range(plan.node_at[s], plan.node_at[s + 1]):
+        products += f.kind[plan.node[i]] == PRODUCT
+    laid = np.zeros((first.shape[0], products))
+    p = 0
+    for i in range(plan.node_at[s], plan.node_at[s + 1]):
+        n = plan.node[i]
+        if f.kind[n] == PRODUCT:
+            column = plan.column[plan.factor[f.start[n]]]
+            for r in range(first.shape[0]):
+                laid[r, p] = first[r, column]
+            p += 1
+    return laid
+
+
+@kernel
+def _join(
+    f: Flat, share: FloatArray, plan: Plan, s: int, j: int,
+    first: FloatArray, first_merged: Marks, second: FloatArray, second_merged: Marks,
+    total: FloatArray, limit: FloatArray, outside: FloatArray,
+    floor: float, most: int, pairs: int, best_of: int, careful: bool, stop: LongArray,
+) -> tuple[FloatArray, NDArray[np.int32], NDArray[np.int32], Marks]:  # fmt: skip
+    """Join vectors over the first ``j + 1`` parts of a scope (by its products) with those of part ``j + 1``."""
+    begin, end = plan.node_at[s], plan.node_at[s + 1]
+    parts = plan.part_at[s + 1] - plan.part_at[s]
+    final = j + 2 == parts
+    products = first.shape[1]
+    row, column, weight = (
+        np.zeros(products, dtype=np.int64),
+        np.zeros(products, dtype=np.int64),
+        np.zeros(products),
+    )
+    p = 0
+    for i in range(begin, end):
+        n = plan.node[i]
+        if f.kind[n] == PRODUCT:
+            row[p] = i - begin
+            column[p] = plan.column[plan.factor[f.start[n] + j + 1]]
+            weight[p] = total[n]
+            for k in range(j + 2, parts):
+                weight[p] = _product(weight[p], limit[plan.factor[f.start[n] + k]])
+            p += 1
+    pair_first, pair_second, score, lost = _score(first, second, column, weight, floor, pairs, stop)
+    order = np.argsort(-score)
+    cost = end - begin  # of one more vector: its products and sums, and then the comparison with those kept
+    for i in range(begin, end):
+        cost += f.start[plan.node[i] + 1] - f.start[plan.node[i]]
+
+    if final:
+        entries = plan.out_at[s + 1] - plan.out_at[s]
+        entry_row = np.zeros(entries, dtype=np.int64)
+        used = np.zeros(entries, dtype=np.uint8)
+        for i in range(entries):
+            n = plan.out[plan.out_at[s] + i]
+            entry_row[i] = plan.place[n]
+            used[i] = outside[n] > 0
+    else:
+        entries = products
+        entry_row = row
+        used = np.zeros(entries, dtype=np.uint8)
+        for i in range(entries):
+            used[i] = weight[i] > 0
+
+    room = min(64, order.size) + 1
+    kept = np.zeros((room, entries))
+    kept_first, kept_second = np.zeros(room, dtype=np.int32), np.zeros(room, dtype=np.int32)
+    kept_merged = np.zeros(room, dtype=np.uint8)
+    lanes = min(LANES, max(order.size, 1))
+    value = np.zeros((end - begin, lanes))
+    vector, surplus = np.zeros(entries), np.zeros(entries)
+    count, merge = 0, False
+    for at in range(0, order.size, lanes):
+        stop[1] -= lanes * (cost + 2 * count)
+        if stop[0] != 0 or stop[1] < 0:
+            stop[0] = 1
+            break
+        filled = min(lanes, order.size - at)
+        for p in range(products):
+            for k in range(filled):
+                c = order[at + k]
+                value[row[p], k] = first[pair_first[c], p] * second[pair_second[c], column[p]]
+        if careful:
+            for p in range(products):
+                for k in range(filled):
+                    c = order[at + k]
+                    value[row[p], k] = _product(first[pair_first[c], p], second[pair_second[c], column[p]])
+        if final:
+            _evaluate_sums(f, share, plan, s, value, filled, careful)
+        for k in range(filled):
+            c = order[at + k]
+            for i in range(entries):
+                vector[i] = value[entry_row[i], k]
+            if _dominated(kept, kept_merged, count, vector, used, best_of):
+                continue
+            if count >= most or first_merged[pair_first[c]] != 0 or second_merged[pair_second[c]] != 0:
+                merge = True
+                for i in range(entries):
+                    surplus[i] = max(surplus[i], vector[i])
+                continue
+            if count + 1 >= room:
+                room *= 2
+                wider = np.zeros((room, entries))
+                wider[:count] = kept[:count]
+                kept = wider
+                kept_first = _grown(kept_first, room)
+                kept_second = _grown(kept_second, room)
+                kept_merged = np.zeros(room, dtype=np.uint8)
+            for i in range(entries):
+                kept[count, i] = vector[i]
+            kept_first[count], kept_second[count] = pair_first[c], pair_second[c]
+            count += 1
+    if lost.size > 0:
+        # Too many pairs to look at one by one: what they can reach at most.
+        merge = True
+        for at in range(0, lost.shape[0], lanes):
+            filled = min(lanes, lost.shape[0] - at)
+            for p in range(products):
+                for k in range(filled):
+                    value[row[p], k] = lost[at + k, p]
+            if final:
+                _evaluate_sums(f, share, plan, s, value, filled, careful)
+            for k in range(filled):
+                for i in range(entries):
+                    surplus[i] = max(surplus[i], value[entry_row[i], k])
+    if merge and not _dominated(kept, kept_merged, count, surplus, used, best_of):
+        kept[count] = surplus
+        kept_merged[count] = 1
+        count += 1
+    return kept[:count], kept_first[:count], kept_second[:count], kept_merged[:count]
+
+
+@kernel
+def _score(
+    first: FloatArray,
+    second: FloatArray,
+    column: LongArray,
+    weight: FloatArray,
+    floor: float,
+    most: int,
+    stop: LongArray,
+) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray, FloatArray]:
+    """The pairs of vectors whose bound is above the floor, with their bounds.
+
+    If there are more than ``most``, the best of them; the last result then has, for each first vector, entries that no
+    pair left out exceeds.
+    """
+    n_first, n_second, columns = first.shape[0], second.shape[0], second.shape[1]
+    room = min(n_first * n_second, 256, 2 * most)
+    pair_first, pair_second = np.zeros(room, dtype=np.int32), np.zeros(room, dtype=np.int32)
+    score = np.zeros(room)
+    count = 0
+    cut = floor
+    left_out = False
+    rows = min(ROWS, n_first)
+    mixed = np.zeros((rows, columns))
+    small = rows * n_second * columns < 4096
+    bounds = np.zeros((rows, n_second))
+    for begin in range(0, n_first, rows):
+        filled = min(rows, n_first - begin)
+        stop[1] -= filled * (n_second * columns + column.size)
+        if stop[0] != 0 or stop[1] < 0:
+            stop[0] = 1
+            break
+        mixed[:] = 0.0
+        for r in range(filled):
+            for p in range(column.size):
+                mixed[r, column[p]] += weight[p] * first[begin + r, p]
+        if small:
+            for r in range(filled):
+                for q in range(n_second):
+                    bound = 0.0
+                    for i in range(columns):
+                        bound += mixed[r, i] * second[q, i]
+                    bounds[r, q] = bound
+        else:
+            bounds = np.dot(mixed, second.T)
+        for r in range(filled):
+            for q in range(n_second):
+                if bounds[r, q] <= cut:
+                    left_out |= bounds[r, q] > floor
+                    continue
+                if count == room:
+                    if count >= 2 * most:
+                        # Keep the better half; from now on only pairs above it are of interest.
+                        cut = max(cut, np.partition(score[:count], count - most)[count - most])
+                        left_out = True
+                        kept = 0
+                        for i in range(count):
+                            if score[i] > cut:
+                                pair_first[kept], pair_second[kept] = pair_first[i], pair_second[i]
+                                score[kept] = score[i]
+                                kept += 1
+                        count = kept
+                        if bounds[r, q] <= cut:
+                            continue
+                    else:
+                        room = min(2 * room, max(2 * most, room + 1))
+                        pair_first, pair_second = _grown(pair_first[:count], room), _grown(pair_second[:count], room)
+                        room = pair_first.size
+                        longer = np.zeros(room)
+                        longer[:count] = score[:count]
+                        score = longer
+                pair_first[count], pair_second[count] = begin + r, q
+                score[count] = bounds[r, q]
+                count += 1
+    lost = np.zeros((0, column.size))
+    if left_out:
+        reach = np.zeros(columns)
+        for q in range(n_second):
+            for i in range(columns):
+                reach[i] = max(reach[i], second[q, i])
+        lost = np.zeros((n_first, column.size))
+        for r in range(n_first):
+            for p in range(column.size):
+                lost[r, p] = _product(first[r, p], reach[column[p]])
+    return pair_first[:count], pair_second[:count], score[:count], lost

@@ -1,0 +1,289 @@
+"""The solvers' circuit: indicators, products and sums with plain weights; and the one way to make it smaller."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import NamedTuple, Protocol, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, KindArray, LongArray
+from margmap.foundation.jit import kernel
+from margmap.foundation.pairs import EPS, STEP, TINY, UP, decoded, encoded, log_of, normal, plus
+
+LEAF = 0
+
+# The product of two numbers above this is above TINY.
+SMALL = 2.0**-249
+
+# A bound that would vanish is kept at this instead: it may only grow by rounding.
+SMALLEST = 2.0**-1000
+
+
+T = TypeVar("T")
+
+
+class Runner(Protocol):
+    """Runs compiled work that looks, every so often, at the first of two numbers it is given and returns if it is set.
+
+    ``edges`` says how long that may take, ``room`` how many bytes it will need. :meth:`Limits.run` is one.
+    """
+
+    def __call__(self, work: Callable[[LongArray], T], edges: int, room: int = 0) -> T:
+        """What the work returns."""
+
+
+def to_the_end(work: Callable[[LongArray], T], edges: int, room: int = 0) -> T:
+    """Run compiled work here and now; nothing stops it."""
+    return work(np.array([0, np.iinfo(np.int64).max]))
+
+
+class Flat(NamedTuple):
+    """Flat arrays, as kernels take them. Children come before parents; the last node is the root.
+
+    Leaf ``n`` is the indicator of query variable ``var[n]`` (a position in the query) having ``value[n]``. Edges below
+    a product have weight 1. A negative weight is the logarithm to base 2 of one that is too small to stand for itself,
+    see :mod:`margmap.foundation.pairs`.
+    """
+
+    kind: KindArray
+    start: LongArray
+    child: IntArray
+    weight: FloatArray
+    var: IntArray
+    value: IntArray
+
+    @property
+    def num_nodes(self) -> int:
+        """Nodes, leaves included; 0 for the circuit that is zero everywhere."""
+        return int(self.kind.size)
+
+    @property
+    def num_edges(self) -> int:
+        """Edges, below sums and products alike."""
+        return int(self.child.size)
+
+
+def rebuild(flat: Flat, keep: NDArray[np.bool_], run: Runner = to_the_end) -> tuple[Flat, float]:
+    """The circuit without the edges not kept, in its smallest form, and the log of a factor taken out of it.
+
+    A product that lost a child is zero and goes, with all that only it used; a node with one child left becomes that
+    child, its weight moving up; edges of one sum to the same child are added; equal nodes are shared. Whatever is
+    computed is rounded up: under every state the new circuit times the factor is at least the old one.
+    """
+    work = partial(_rebuild_until, flat, keep)
+    kind, start, child, weight, var, value, log_factor = run(work, flat.num_edges, rebuild_room(flat))
+    return Flat(kind, start, child, weight, var, value), float(log_factor)
+
+
+def rebuild_room(flat: Flat) -> int:
+    """Bytes that :func:`rebuild` takes at most: everything twice, a hash table, and what each old node becomes."""
+    return 24 * flat.num_edges + 92 * flat.num_nodes
+
+
+@kernel
+def trimmed(
+    kind: KindArray,
+    start: LongArray,
+    child: IntArray,
+    weight: FloatArray,
+    var: IntArray,
+    value: IntArray,
+    nodes: int,
+    edges: int,
+) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray]:
+    """The arrays of a circuit without the room at their ends."""
+    return (
+        kind[:nodes].copy(),
+        start[: nodes + 1].copy(),
+        child[:edges].copy(),
+        weight[:edges].copy(),
+        var[:nodes].copy(),
+        value[:nodes].copy(),
+    )
+
+
+@kernel
+def live_nodes(f: Flat, keep: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The nodes that are not zero and that the root still reaches."""
+    n_nodes = f.kind.size
+    alive = np.zeros(n_nodes, dtype=np.bool_)
+    for n in range(n_nodes):
+        if f.kind[n] == SUM:
+            for e in range(f.start[n], f.start[n + 1]):
+                alive[n] |= keep[e] and f.weight[e] != 0 and alive[f.child[e]]
+        else:
+            alive[n] = True
+            for e in range(f.start[n], f.start[n + 1]):
+                alive[n] &= keep[e] and alive[f.child[e]]
+    reached = np.zeros(n_nodes, dtype=np.bool_)
+    if n_nodes > 0:
+        reached[n_nodes - 1] = alive[n_nodes - 1]
+    for n in range(n_nodes - 1, -1, -1):
+        if reached[n]:
+            for e in range(f.start[n], f.start[n + 1]):
+                if keep[e] and f.weight[e] != 0 and alive[f.child[e]]:
+                    reached[f.child[e]] = True
+    return reached
+
+
+def rounding_of(flat: Flat) -> float:
+    """How far, relatively, a pass over the circuit with plain sums and products can be from the exact values.
+
+    A product's value gathers the roundings of all its children, a sum's those of the worst child.
+    """
+    return float(EPS * _operations(flat)) if flat.num_nodes else 0.0
+
+
+@kernel
+def _operations(f: Flat) -> float:
+    count = np.zeros(f.kind.size)
+    for n in range(f.kind.size):
+        for e in range(f.start[n], f.start[n + 1]):
+            below = count[f.child[e]]
+            count[n] = max(count[n], below) if f.kind[n] == SUM else count[n] + below
+        count[n] += f.start[n + 1] - f.start[n] + 2
+    return float(count[f.kind.size - 1])
+
+
+@kernel
+def _size(weight: float, factor: float, exponent: float) -> float:
+    """The exponent that a term ``weight * factor * 2**exponent`` is measured by: 0 unless it is very small."""
+    if weight > SMALL and factor > SMALL and exponent == 0:
+        return 0.0
+    value, power = decoded(weight)
+    return normal(value * factor, power + exponent)[1]
+
+
+@kernel
+def _added(a: float, b: float) -> float:
+    """The sum of two weights, rounded up."""
+    if a > 0 and b > 0:
+        return (a + b) * UP
+    value, exponent = decoded(a)
+    other, other_exponent = decoded(b)
+    value, exponent = plus(value, exponent, other, other_exponent)
+    return encoded(value * UP, exponent)
+
+
+@kernel
+def rebuild_kernel(
+    f: Flat, keep: NDArray[np.bool_]
+) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float]:
+    """The same for kernels."""
+    return _rebuild_until(f, keep, np.zeros(1, dtype=np.int64))
+
+
+@kernel
+def _rebuild_until(
+    f: Flat, keep: NDArray[np.bool_], stop: LongArray
+) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float]:
+    """What :func:`rebuild` does, for other kernels to call: the arrays of the circuit and the log of the factor."""
+    live = live_nodes(f, keep)
+    room_nodes, room_edges = 0, 0
+    for n in range(f.kind.size):
+        if live[n]:
+            room_nodes += 1
+            room_edges += f.start[n + 1] - f.start[n]
+    kind = np.zeros(room_nodes, dtype=np.int8)
+    start = np.zeros(room_nodes + 1, dtype=np.int64)
+    child = np.zeros(room_edges, dtype=np.int32)
+    weight = np.zeros(room_edges)
+    bits = weight.view(np.uint64)
+    var = np.full(room_nodes, -1, dtype=np.int32)
+    leaf_value = np.full(room_nodes, -1, dtype=np.int32)
+    count = 0
+
+    # Each old node is a factor, `factor * 2**exponent`, times a new one.
+    number = np.full(f.kind.size, -1, dtype=np.int32)
+    factor, exponent = np.ones(f.kind.size), np.zeros(f.kind.size)
+    seen_at = np.full(room_nodes, -1, dtype=np.int64)  # edge of the current sum that leads to a new node
+    size = 64
+    while size < 2 * room_nodes:
+        size *= 2
+    slots = np.full(size, -1, dtype=np.int32)
+
+    for n in range(f.kind.size):
+        if stop[0] != 0:
+            break
+        if not live[n]:
+            continue
+        begin = start[count]
+        end = begin
+        if f.kind[n] == PRODUCT:
+            for e in range(f.start[n], f.start[n + 1]):
+                c = f.child[e]
+                child[end], weight[end] = number[c], 1.0
+                end += 1
+                if factor[c] != 1:
+                    factor[n] = factor[n] * factor[c] * UP
+                exponent[n] += exponent[c]
+                if factor[n] < TINY:
+                    factor[n] /= TINY
+                    exponent[n] -= STEP
+        elif f.kind[n] == SUM:
+            top = -np.inf
+            for e in range(f.start[n], f.start[n + 1]):
+                c = f.child[e]
+                if keep[e] and f.weight[e] != 0 and live[c]:
+                    top = max(top, _size(f.weight[e], factor[c], exponent[c]))
+            exponent[n] = top
+            for e in range(f.start[n], f.start[n + 1]):
+                c = f.child[e]
+                if not (keep[e] and f.weight[e] != 0 and live[c]):
+                    continue
+                w = f.weight[e]
+                if factor[c] != 1 or exponent[c] != 0 or top != 0:
+                    v, power = decoded(w)
+                    w = encoded(v * factor[c] * UP, power + exponent[c] - top)
+                if seen_at[number[c]] >= 0:
+                    weight[seen_at[number[c]]] = _added(weight[seen_at[number[c]]], w)
+                else:
+                    seen_at[number[c]] = end
+                    child[end], weight[end] = number[c], w
+                    end += 1
+            for e in range(begin, end):
+                seen_at[child[e]] = -1
+        if end == begin + 1:
+            number[n] = child[begin]
+            if f.kind[n] == SUM:
+                factor[n] = weight[begin]  # a double, since it was measured by its own size
+            continue
+        found = -1
+        slot = 0
+        if f.kind[n] != LEAF:
+            h = np.uint64(f.kind[n]) * np.uint64(0x9E3779B97F4A7C15)
+            for e in range(begin, end):
+                h = (h ^ np.uint64(child[e]) ^ bits[e]) * np.uint64(0xBF58476D1CE4E5B9)
+                h ^= h >> np.uint64(29)
+            slot = np.int64(h & np.uint64(size - 1))
+            while slots[slot] >= 0:
+                k = slots[slot]
+                if kind[k] == f.kind[n] and start[k + 1] - start[k] == end - begin:
+                    found = k
+                    for e in range(end - begin):
+                        if child[start[k] + e] != child[begin + e] or weight[start[k] + e] != weight[begin + e]:
+                            found = -1
+                            break
+                    if found >= 0:
+                        break
+                slot = (slot + 1) & (size - 1)
+        if found >= 0:
+            number[n] = found
+            continue
+        if f.kind[n] == LEAF:
+            var[count], leaf_value[count] = f.var[n], f.value[n]
+        else:
+            slots[slot] = count
+        kind[count] = f.kind[n]
+        number[n] = count
+        count += 1
+        start[count] = end
+    edges = start[count]
+    rest = 0.0
+    if room_nodes > 0 and (factor[f.kind.size - 1] != 1 or exponent[f.kind.size - 1] != 0):
+        rest = log_of(factor[f.kind.size - 1], exponent[f.kind.size - 1])
+        rest += 4 * EPS * (1 + abs(rest))
+    return (*trimmed(kind, start, child, weight, var, leaf_value, count, edges), rest)
