@@ -28,9 +28,10 @@ import margmap as mm
 from generators import latent_tree, partition_tree
 from margmap.circuit import Name, Value
 from margmap.io.formats import load_circuit
-from margmap.solve.bounds import find_deterministic, find_supports, output_bounds
 from margmap.solve.methods.frontier.scope_tree import make_plan
+from margmap.solve.output_bounds import output_bounds
 from margmap.solve.reduce import reduce
+from margmap.solve.supports import find_deterministic, find_supports
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 

@@ -25,7 +25,7 @@ from bayesnet import warm_up as warm_up_networks
 from frontier import partly
 from generators import latent_tree, partition_tree
 from margmap.io.formats import load_circuit
-from margmap.solve import METHODS
+from margmap.solve.methods import METHODS
 from margmap.solve.reduce import heaviest_state
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

@@ -396,8 +396,8 @@ BRANCH_BREAKS = _of(
     ),
     (
         "def _prune(",
-        "(relative <= floor)",
-        "(relative <= 1.01 * floor)",
+        "hopeless(relative, self._cardinality, asked, floor)",
+        "hopeless(relative, self._cardinality, asked, 1.01 * floor)",
         "literals are dropped 0.01 nats above the floor",
         (f"{NEAR}[branch]", f"{THRESHOLD}[0.008]"),
     ),
@@ -484,8 +484,8 @@ ITERATIVE_BREAKS = _of(
     ),
     (
         "",
-        "hopeless = (tight <= self._threshold(view))",
-        "hopeless = (tight <= 1.01 * self._threshold(view))",
+        "hopeless(tight, cardinality, asked, self._threshold(view))",
+        "hopeless(tight, cardinality, asked, 1.01 * self._threshold(view))",
         "literals are fixed 0.01 nats above the incumbent",
         (f"{NEAR}[iterative]",),
     ),
@@ -601,8 +601,8 @@ BRUTE_BREAKS = _of(
     "solve/methods/brute_force.py",
     (
         "",
-        "log_upper = max(log_upper, raised(log_or_nothing(1.0 - seen * (1 - rounding) + 1e-9), rounding))",
-        "log_upper = max(log_upper, raised(log_or_nothing(1e-9), rounding))",
+        "max(1.0 - seen * (1 - rounding), 0.0) + 1e-9",
+        "1e-9",
         "stopped, the states not seen yet are forgotten",
         ("tests/solve/test_near_ties.py::test_enumeration_stopped_at_every_chunk",),
     ),
@@ -623,7 +623,7 @@ BRUTE_BREAKS = _of(
 )
 
 PRUNE_BREAKS = _of(
-    "solve/prune.py",
+    "solve/supports.py",
     (
         "",
         "possible(supports, variables).sum(axis=1) > 1",
@@ -631,6 +631,8 @@ PRUNE_BREAKS = _of(
         "a variable with two values left counts as decided",
         (f"{THRESHOLD}[0.008]", f"{NEAR}[branch]"),
     ),
+) + _of(
+    "solve/prune.py",
     (
         "",
         "keep: Flags = ~dead[flat.child]",
@@ -651,85 +653,96 @@ SPLIT_BREAKS = _of(
     ),
 )
 
-BOUNDS_BREAKS = _of(
-    "solve/bounds.py",
-    (
-        "def exclude(",
-        "for g in range(w, can.shape[1], words):",
-        "for g in range(w, words, words):",
-        "children count as exclusive if they differ in one value",
-        (BOUNDS,),
-    ),
-    (
-        "def _deterministic(",
-        "for other in range(f.start[n], e):",
-        "for other in range(e - 1, e):",
-        "only neighbouring children are compared",
-        (BOUNDS,),
-    ),
-    (
-        "def _output_bounds(",
-        "v = max(v, share[e]) if take_max[n] else v + share[e]",
-        "v = max(v, share[e])",
-        "a sum whose children do not exclude each other takes the maximum",
-        (BOUNDS,),
-    ),
-    (
-        "def _edge_bounds(",
-        "edge_high = min((low[n] + share[e] * (high[n] - low[n])) * UP, high[n])",
-        "edge_high = share[e] * high[n]",
-        "an edge bound forgets what the rest of the circuit adds",
-        (BOUNDS,),
-    ),
-    (
-        "def _edge_bounds(",
-        "edge_low = min((high[n] - share[e] * (high[n] - low[n])) + 8 * EPS * high[n], high[n])",
-        "edge_low = low[n]",
-        "an edge bound forgets what the siblings of an adding sum add",
-        (BOUNDS,),
-    ),
-    (
-        "def _edge_bounds(",
-        "high[c] = max(high[c], edge_high)",
-        "high[c] = edge_high",
-        "an edge bound is that of the last path, not of the best",
-        (BOUNDS,),
-    ),
-    (
-        "def _edge_bounds(",
-        "low[c] = max(low[c], edge_low)",
-        "low[c] = edge_low",
-        "the lower end of an edge bound is that of the last path",
-        (BOUNDS,),
-    ),
-    (
-        "def _conditional_bounds(",
-        "relative[mine + i] += part * relative[other + i]",
-        "relative[mine + i] = max(relative[mine + i], part * relative[other + i])",
-        "the bound of a literal takes the maximum at an adding sum",
-        (BOUNDS,),
-    ),
-    (
-        "def _conditional_bounds(",
-        "most = max(most, relative[begin + x])",
-        "most = relative[begin + x]",
-        "bounds are tightened with the last value of a variable, not with its best",
-        (BOUNDS,),
-    ),
-    (
-        "def conditional_bounds(",
-        "in itertools.pairwise(windows):",
-        "in itertools.pairwise(windows[:2]):",
-        "of several passes over the literals only the first is done",
-        (f"{ROUNDING}::test_tightened_bounds_of_several_passes_hold[1]",),
-    ),
-    (
-        "def _conditional_bounds(",
-        "own[n] = max(own[n], part) if deterministic[n] else own[n] + part",
-        "own[n] = max(own[n], part)",
-        "a node's own tightened bound takes the maximum at an adding sum",
-        (BOUNDS,),
-    ),
+BOUNDS_BREAKS = (
+    _of(
+        "solve/supports.py",
+        (
+            "def exclude(",
+            "for g in range(w, can.shape[1], words):",
+            "for g in range(w, words, words):",
+            "children count as exclusive if they differ in one value",
+            (BOUNDS,),
+        ),
+        (
+            "def _deterministic(",
+            "for other in range(f.start[n], e):",
+            "for other in range(e - 1, e):",
+            "only neighbouring children are compared",
+            (BOUNDS,),
+        ),
+    )
+    + _of(
+        "solve/output_bounds.py",
+        (
+            "def _output_bounds(",
+            "v = max(v, share[e]) if take_max[n] else v + share[e]",
+            "v = max(v, share[e])",
+            "a sum whose children do not exclude each other takes the maximum",
+            (BOUNDS,),
+        ),
+    )
+    + _of(
+        "solve/edge_bounds.py",
+        (
+            "def _edge_bounds(",
+            "edge_high = min((low[n] + share[e] * (high[n] - low[n])) * UP, high[n])",
+            "edge_high = share[e] * high[n]",
+            "an edge bound forgets what the rest of the circuit adds",
+            (BOUNDS,),
+        ),
+        (
+            "def _edge_bounds(",
+            "edge_low = min((high[n] - share[e] * (high[n] - low[n])) + 8 * EPS * high[n], high[n])",
+            "edge_low = low[n]",
+            "an edge bound forgets what the siblings of an adding sum add",
+            (BOUNDS,),
+        ),
+        (
+            "def _edge_bounds(",
+            "high[c] = max(high[c], edge_high)",
+            "high[c] = edge_high",
+            "an edge bound is that of the last path, not of the best",
+            (BOUNDS,),
+        ),
+        (
+            "def _edge_bounds(",
+            "low[c] = max(low[c], edge_low)",
+            "low[c] = edge_low",
+            "the lower end of an edge bound is that of the last path",
+            (BOUNDS,),
+        ),
+    )
+    + _of(
+        "solve/conditional_bounds.py",
+        (
+            "def _conditional_bounds(",
+            "relative[mine + i] += part * relative[other + i]",
+            "relative[mine + i] = max(relative[mine + i], part * relative[other + i])",
+            "the bound of a literal takes the maximum at an adding sum",
+            (BOUNDS,),
+        ),
+        (
+            "def _conditional_bounds(",
+            "most = max(most, relative[begin + x])",
+            "most = relative[begin + x]",
+            "bounds are tightened with the last value of a variable, not with its best",
+            (BOUNDS,),
+        ),
+        (
+            "def conditional_bounds(",
+            "in itertools.pairwise(windows):",
+            "in itertools.pairwise(windows[:2]):",
+            "of several passes over the literals only the first is done",
+            (f"{ROUNDING}::test_tightened_bounds_of_several_passes_hold[1]",),
+        ),
+        (
+            "def _conditional_bounds(",
+            "own[n] = max(own[n], part) if deterministic[n] else own[n] + part",
+            "own[n] = max(own[n], part)",
+            "a node's own tightened bound takes the maximum at an adding sum",
+            (BOUNDS,),
+        ),
+    )
 )
 
 REGROUP_BREAKS = _of(
@@ -904,7 +917,7 @@ NUMBER_BREAKS = [
         ),
     ),
     *_of(
-        "solve/result.py",
+        "solve/output_bounds.py",
         (
             "def floor_of(",
             "np.exp(min(log_floor - log_upper - rounding, 700.0))",
@@ -920,36 +933,41 @@ NUMBER_BREAKS = [
             (f"{ROUNDING}::test_floors_are_rounded_down",),
         ),
     ),
-    *_of(
-        "solve/__init__.py",
-        (
-            "def _solve(",
-            "2 * rounding + extra_rounding(",
-            "extra_rounding(",
-            "the rounding of the circuit as given is left out of the bound",
-            (f"{ROUNDING}::test_the_rounding_of_the_circuit_is_in_the_answer",),
-        ),
-        (
-            "def _solve(",
-            "log_upper = max(others, raised(top[0].log_conditional, lost))",
-            "log_upper = max(others, top[0].log_conditional)",
-            "the bound of an empty query is not moved up by rounding",
-            (f"{EDGES}::test_the_bound_of_an_empty_query_is_moved_up",),
-        ),
-        (
-            "def _status(",
-            "(-np.inf if others == -np.inf else np.inf)",
-            "-np.inf",
-            "fewer than k states count as all that there are",
-            (f"{ROUNDING}::test_fewer_states_than_asked_for_are_optimal_only_if_there_are_no_more",),
-        ),
-        (
-            "def _status(",
-            "if away <= limits.gap or",
-            "if away <= limits.gap + 0.01 or",
-            "an answer is optimal although the bounds are further apart than asked for",
-            (f"{ROUNDING}::test_fewer_states_than_asked_for_are_optimal_only_if_there_are_no_more",),
-        ),
+    *(
+        _of(
+            "solve/report.py",
+            (
+                "def report(",
+                "2 * rounding + extra_rounding(",
+                "extra_rounding(",
+                "the rounding of the circuit as given is left out of the bound",
+                (f"{ROUNDING}::test_the_rounding_of_the_circuit_is_in_the_answer",),
+            ),
+            (
+                "def report(",
+                "log_upper = max(others, raised(top[0].log_conditional, lost))",
+                "log_upper = max(others, top[0].log_conditional)",
+                "the bound of an empty query is not moved up by rounding",
+                (f"{EDGES}::test_the_bound_of_an_empty_query_is_moved_up",),
+            ),
+        )
+        + _of(
+            "solve/report.py",
+            (
+                "def _status(",
+                "(-np.inf if others == -np.inf else np.inf)",
+                "-np.inf",
+                "fewer than k states count as all that there are",
+                (f"{ROUNDING}::test_fewer_states_than_asked_for_are_optimal_only_if_there_are_no_more",),
+            ),
+            (
+                "def _status(",
+                "if away <= limits.gap or",
+                "if away <= limits.gap + 0.01 or",
+                "an answer is optimal although the bounds are further apart than asked for",
+                (f"{ROUNDING}::test_fewer_states_than_asked_for_are_optimal_only_if_there_are_no_more",),
+            ),
+        )
     ),
     *_of(
         "inference/passes.py",
@@ -1044,57 +1062,65 @@ NUMBER_BREAKS = [
             (REBUILT_UP,),
         ),
     ),
-    *_of(
-        "solve/bounds.py",
-        (
-            "def _output_bounds(",
-            "v, power = 1.0 + edges * EPS, 0.0",
-            "v, power = 1.0 - 16 * edges * EPS, 0.0",
-            "the bound of a product is rounded down",
-            (UP,),
-        ),
-        (
-            "def _output_bounds(",
-            "v *= 1.0 + (edges + 4) * EPS",
-            "v *= 1.0",
-            "the bound of a sum is not rounded up",
-            (UP,),
-        ),
-        (
-            "def _output_bounds(",
-            "share[e] = share[e] / v * UP",
-            "share[e] = share[e] / v",
-            "shares are not rounded up",
-            (UP,),
-        ),
-        (
-            "def _output_bounds(",
-            "                if share[e] < TINY:\n                    share[e] = TINY",
-            "                if share[e] < TINY:\n                    share[e] = 0.0",
-            "a share too small for a double is 0, and its branch impossible",
-            (BEYOND, ANSWERS_BEYOND),
-        ),
-        (
-            "def output_bounds(",
-            "log_upper + 2 * EPS * abs(log_upper)",
-            "log_upper - 2 * EPS * abs(log_upper)",
-            "the logarithm of the root's bound is rounded down",
-            (UP,),
-        ),
-        (
-            "def _edge_bounds(",
-            "+ 8 * EPS * high[n], high[n])",
-            "- 8 * EPS * high[n], high[n])",
-            "edge bounds lose the digits of their differences",
-            (UP,),
-        ),
-        (
-            "def _conditional_bounds(",
-            "relative[root + x] * own[f.kind.size - 1] * UP",
-            "relative[root + x] * own[f.kind.size - 1] * (1 - 4096 * EPS)",
-            "the bounds of literals are rounded down",
-            (UP,),
-        ),
+    *(
+        _of(
+            "solve/output_bounds.py",
+            (
+                "def _output_bounds(",
+                "v, power = 1.0 + edges * EPS, 0.0",
+                "v, power = 1.0 - 16 * edges * EPS, 0.0",
+                "the bound of a product is rounded down",
+                (UP,),
+            ),
+            (
+                "def _output_bounds(",
+                "v *= 1.0 + (edges + 4) * EPS",
+                "v *= 1.0",
+                "the bound of a sum is not rounded up",
+                (UP,),
+            ),
+            (
+                "def _output_bounds(",
+                "share[e] = share[e] / v * UP",
+                "share[e] = share[e] / v",
+                "shares are not rounded up",
+                (UP,),
+            ),
+            (
+                "def _output_bounds(",
+                "                if share[e] < TINY:\n                    share[e] = TINY",
+                "                if share[e] < TINY:\n                    share[e] = 0.0",
+                "a share too small for a double is 0, and its branch impossible",
+                (BEYOND, ANSWERS_BEYOND),
+            ),
+            (
+                "def output_bounds(",
+                "log_upper + 2 * EPS * abs(log_upper)",
+                "log_upper - 2 * EPS * abs(log_upper)",
+                "the logarithm of the root's bound is rounded down",
+                (UP,),
+            ),
+        )
+        + _of(
+            "solve/edge_bounds.py",
+            (
+                "def _edge_bounds(",
+                "+ 8 * EPS * high[n], high[n])",
+                "- 8 * EPS * high[n], high[n])",
+                "edge bounds lose the digits of their differences",
+                (UP,),
+            ),
+        )
+        + _of(
+            "solve/conditional_bounds.py",
+            (
+                "def _conditional_bounds(",
+                "relative[root + x] * own[f.kind.size - 1] * UP",
+                "relative[root + x] * own[f.kind.size - 1] * (1 - 4096 * EPS)",
+                "the bounds of literals are rounded down",
+                (UP,),
+            ),
+        )
     ),
     *_of(
         "solve/regroup.py",
@@ -1158,7 +1184,7 @@ NUMBER_BREAKS = [
         ),
     ),
     *_of(
-        "solve/hill_climb.py",
+        "solve/values.py",
         (
             "def evaluate_nodes(",
             "v, power = plus(v, power, w * value[f.child[e]], shift + exponent[f.child[e]])",
@@ -1170,36 +1196,41 @@ NUMBER_BREAKS = [
 ]
 
 NETWORK_BREAKS = [
-    *_of(
-        "network/elimination.py",
-        (
-            "def _max_out(",
-            "if rows[i, x] > rows[i, at]:",
-            "if rows[i, x] > rows[i, at] + 0.001:",
-            "a value that is better by little is not the maximum",
-            (NETWORK_TIES,),
-        ),
-        (
-            "def result(",
-            "log_upper = max(raised(log_max, self.problem.log_constant, rounding + self.problem.rounding), log_prob)",
-            "log_upper = max(log_max + self.problem.log_constant, log_prob)",
-            "the rounding of the elimination is left out of its bound",
-            (NETWORK_LAST_BIT,),
-        ),
-        (
-            "def result(",
-            "if log_upper - log_prob <= max(gap, TOLERANCE) else",
-            "if log_upper - log_prob <= 1.0 else",
-            "an answer that rounding hides counts as proven",
-            (f"{NETWORKS}::test_where_rounding_hides_the_proof_a_circuit_is_compiled",),
-        ),
-        (
-            "def largest_finite(",
-            "largest = max(largest, abs(x))",
-            "largest = max(largest, x)",
-            "rounding is counted by numbers above 0 alone, and logs of probabilities are below",
-            (NETWORK_LAST_BIT, f"{NETWORKS}::test_where_rounding_hides_the_proof_a_circuit_is_compiled"),
-        ),
+    *(
+        _of(
+            "network/elimination.py",
+            (
+                "def _max_out(",
+                "if rows[i, x] > rows[i, at]:",
+                "if rows[i, x] > rows[i, at] + 0.001:",
+                "a value that is better by little is not the maximum",
+                (NETWORK_TIES,),
+            ),
+            (
+                "def answer(",
+                "log_upper = raised(log_max, self.problem.log_constant, rounding + self.problem.rounding)",
+                "log_upper = log_max + self.problem.log_constant",
+                "the rounding of the elimination is left out of its bound",
+                (NETWORK_LAST_BIT,),
+            ),
+            (
+                "def largest_finite(",
+                "largest = max(largest, abs(x))",
+                "largest = max(largest, x)",
+                "rounding is counted by numbers above 0 alone, and logs of probabilities are below",
+                (NETWORK_LAST_BIT, f"{NETWORKS}::test_where_rounding_hides_the_proof_a_circuit_is_compiled"),
+            ),
+        )
+        + _of(
+            "solve/network_map.py",
+            (
+                "def _eliminate(",
+                "if log_upper - found.log_prob <= limits.gap else",
+                "if log_upper - found.log_prob <= 1.0 else",
+                "an answer that rounding hides counts as proven",
+                (f"{NETWORKS}::test_where_rounding_hides_the_proof_a_circuit_is_compiled",),
+            ),
+        )
     ),
     *_of(
         "network/compile.py",

@@ -18,8 +18,8 @@ import scipy.sparse
 import margmap as mm
 from circuits import SORTS, random_circuit, random_instance, running_example
 from margmap.distribute.executors import open_executor
+from margmap.foundation.limits import Limits
 from margmap.solve import batch
-from margmap.solve.result import Limits
 
 
 def same(answer, expected):

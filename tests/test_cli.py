@@ -532,7 +532,9 @@ def test_ctrl_c_exits_with_130(became: type[BaseException], monkeypatch: pytest.
 
 
 def test_ctrl_c_before_there_is_a_state_exits_with_130(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("margmap.solve.marginal_map", lambda *_a, **_k: without_state("interrupted", "auto", 1.0))
+    monkeypatch.setattr(
+        "margmap.solve.marginal_map.marginal_map", lambda *_a, **_k: without_state("interrupted", "auto", 1.0)
+    )
     for extra in ((), ("--json",)):
         run = Run("solve", CLINIC, *extra)
         assert (run.code, run.out, run.err) == (130, "", "margmap: interrupted\n")
@@ -574,7 +576,7 @@ def test_reading_counts_against_the_time_limit(small: Path, monkeypatch: pytest.
         given.append(args[4])
         return without_state("time_limit", "auto", 0.0)
 
-    monkeypatch.setattr("margmap.solve.marginal_map", solve)
+    monkeypatch.setattr("margmap.solve.marginal_map.marginal_map", solve)
     answer = Run("solve", small, "--time-limit", 60, "--json").json
     assert given == [60 - answer["load_seconds"]]
 

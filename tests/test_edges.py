@@ -12,13 +12,13 @@ import pytest
 
 import margmap as mm
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, Parts, assemble
-from margmap.solve.bounds import view_of
 from margmap.solve.methods.frontier.scope_tree import make_plan
 from margmap.solve.methods.frontier.sweep import _evaluate_sums
+from margmap.solve.output_bounds import view_of
 from margmap.solve.prune import keep_without
 from margmap.solve.query_circuit import rebuild
 from margmap.solve.reduce import reduce
-from margmap.solve.share_query import score
+from margmap.solve.values import log_value as score
 
 METHODS = ["auto", "frontier", "iterative", "branch", "search", "brute"]
 SEVERAL = ["auto", "frontier", "branch", "brute"]

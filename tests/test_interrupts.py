@@ -18,7 +18,7 @@ import margmap as mm
 from margmap.foundation import interrupts as _interrupts
 from margmap.foundation.interrupts import held
 from margmap.foundation.jit import on_compile
-from margmap.solve.result import Limits, Stopped
+from margmap.foundation.limits import Limits, Stopped
 
 CLINIC = Path(mm.__file__).parent / "models" / "clinic.json"
 

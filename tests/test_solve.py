@@ -29,8 +29,9 @@ from margmap import (
     mpe,
 )
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, Parts, assemble
-from margmap.solve import METHODS
-from margmap.solve.result import Limits, Result, Status, Stopped
+from margmap.foundation.limits import Limits, Status, Stopped
+from margmap.solve.methods import METHODS
+from margmap.solve.result import Result
 
 KEYS = {"status", "state", "log_prob", "log_conditional", "log_upper", "gap", "method", "seconds"}
 A, B, G = Variable("a"), Variable("b", 3), Variable("g", 0)

@@ -54,12 +54,12 @@ if TYPE_CHECKING:
     from margmap.io.formats import save as save
     from margmap.network.compile import compile as compile
     from margmap.network.network import Network as Network
-    from margmap.solve import marginal_map as marginal_map
-    from margmap.solve import mpe as mpe
     from margmap.solve.approximate import Approximation as Approximation
     from margmap.solve.approximate import approximate as approximate
     from margmap.solve.batch import FailedRow as FailedRow
     from margmap.solve.batch import marginal_map_many as marginal_map_many
+    from margmap.solve.marginal_map import marginal_map as marginal_map
+    from margmap.solve.marginal_map import mpe as mpe
     from margmap.solve.reduce import Reduced as Reduced
     from margmap.solve.result import Result as Result
 
@@ -84,7 +84,7 @@ _HOME = {
     "margmap.io.formats": "load load_network save",
     "margmap.inference.queries": "Posteriors log_conditional log_likelihood log_marginal posteriors sample",
     "margmap.solve.reduce": "Reduced",
-    "margmap.solve": "marginal_map mpe",
+    "margmap.solve.marginal_map": "marginal_map mpe",
     "margmap.solve.approximate": "Approximation approximate",
     "margmap.solve.result": "Result",
     "margmap.circuit.structure": "Properties check normalise smooth",

@@ -26,7 +26,7 @@ from margmap.errors import FormatError
 from margmap.inference.queries import log_conditional
 from margmap.io.files import write_bytes
 from margmap.io.formats import load_circuit
-from margmap.solve import marginal_map, mpe
+from margmap.solve.marginal_map import marginal_map, mpe
 from margmap.solve.result import Result
 
 MODEL = "clinic.json"

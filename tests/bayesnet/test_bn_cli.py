@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 import margmap as mm
 from margmap.cli import app
-from margmap.solve.result import Stopped
+from margmap.foundation.limits import Stopped
 
 NET = """network clinic { }
 variable flu { type discrete [ 2 ] { yes, no }; }

@@ -27,7 +27,7 @@ from margmap.io.uai import read_evidence, read_query
 from margmap.learn.table import read_tables
 from margmap.network.network import Network
 from margmap.plot import read_trace
-from margmap.solve import marginal_map
+from margmap.solve.marginal_map import marginal_map
 
 #: What the evidence and query files of the UAI format are read against.
 NETWORK = Network(

@@ -12,7 +12,8 @@ from problems import Problem, make
 import naive
 from circuits import columns, fixed
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, SUM, Parts, Variable, assemble
-from margmap.solve.hill_climb import Incumbents, lower_bound_state
+from margmap.solve.hill_climb import Incumbents
+from margmap.solve.lower_bound import lower_bound_state
 from margmap.solve.methods import branch_and_bound as branch
 from margmap.solve.methods import iter_solve as iterative
 from margmap.solve.methods import maxspn as search

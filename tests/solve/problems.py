@@ -13,7 +13,7 @@ import naive
 from circuits import SORTS as RANDOM
 from circuits import columns, fixed, random_circuit, random_instance
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, Parts, Variable, assemble
-from margmap.solve.result import Limits, Stopped
+from margmap.foundation.limits import Limits, Stopped
 
 sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
 from generators import latent_tree, partition_tree

@@ -9,7 +9,7 @@ import pytest
 from problems import SORTS, UNSTRUCTURED, check_optimal, hard, make, partition_tree
 
 import margmap as mm
-from margmap.solve.result import Status
+from margmap.foundation.limits import Status
 
 INSTANCES = [
     "ad", "baudio", "bnetflix", "book", "c20ng", "cwebkb", "kdd", "msnbc", "nltcs", "plants", "pumsb_star", "tretail",

@@ -23,10 +23,13 @@ from enumeration import (
 from circuits import running_example
 from margmap import Variable, bernoulli, circuit_of
 from margmap.circuit import BERNOULLI, Parts, assemble
-from margmap.solve import bounds as module
-from margmap.solve.bounds import conditional_bounds, edge_bounds, find_deterministic, find_supports, output_bounds
+from margmap.solve import conditional_bounds as module
+from margmap.solve.conditional_bounds import conditional_bounds
+from margmap.solve.edge_bounds import edge_bounds
+from margmap.solve.output_bounds import output_bounds
 from margmap.solve.query_circuit import rebuild
 from margmap.solve.reduce import reduce
+from margmap.solve.supports import find_deterministic, find_supports
 
 X, Y = Variable("X"), Variable("Y")
 

@@ -12,24 +12,26 @@ from problems import decimal_log
 
 from margmap import marginal_map
 from margmap.circuit import BERNOULLI, PRODUCT, SUM, Parts, Variable, assemble
+from margmap.foundation.limits import Limits, Stopped
 from margmap.foundation.pairs import decoded, encoded, from_log, lowered, plus, raised
 from margmap.inference.queries import value_pair
-from margmap.solve import _status
-from margmap.solve import bounds as bounds_module
-from margmap.solve.bounds import conditional_bounds, edge_bounds, view_of
-from margmap.solve.hill_climb import evaluate
+from margmap.solve import conditional_bounds as bounds_module
+from margmap.solve.conditional_bounds import conditional_bounds
+from margmap.solve.edge_bounds import edge_bounds
 from margmap.solve.methods import brute_force as brute
 from margmap.solve.methods import maxspn as search
 from margmap.solve.methods.branch_and_bound import _upto
 from margmap.solve.methods.frontier import solve as frontier
 from margmap.solve.methods.frontier.scope_tree import make_plan, rounding_of
 from margmap.solve.methods.frontier.sweep import _enter, _push
+from margmap.solve.output_bounds import floor_of, view_of
 from margmap.solve.query_circuit import _added, rebuild
 from margmap.solve.query_circuit import rounding_of as rounding_of_pass
 from margmap.solve.reduce import reduce
 from margmap.solve.regroup import _times, regroup
-from margmap.solve.result import Limits, Stopped, floor_of
+from margmap.solve.report import _status
 from margmap.solve.split import split
+from margmap.solve.values import evaluate
 
 
 def markov_mixture(rng, length, states=3):

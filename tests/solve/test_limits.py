@@ -18,15 +18,20 @@ from problems import STRUCTURED, check_bounds, check_optimal, coins, hard, laten
 import margmap as mm
 import naive
 from circuits import columns, fixed
+from margmap.foundation.limits import Limits, Stopped
+from margmap.foundation.memory import resident
 from margmap.foundation.pairs import log_of
 from margmap.network import elimination as networks
-from margmap.solve import METHODS, result
-from margmap.solve.bounds import conditional_bounds, edge_bounds, find_supports, output_bounds, view_of
+from margmap.solve import result
+from margmap.solve.conditional_bounds import conditional_bounds
+from margmap.solve.edge_bounds import edge_bounds
+from margmap.solve.methods import METHODS
+from margmap.solve.output_bounds import output_bounds, view_of
 from margmap.solve.query_circuit import Flat, rebuild
 from margmap.solve.reduce import heaviest_state, reduce, reduce_codes
 from margmap.solve.regroup import regroup
-from margmap.solve.result import Limits, Stopped, resident
 from margmap.solve.split import split
+from margmap.solve.supports import find_supports
 
 MEGABYTE = 1 << 20
 MOMENTS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 30, 45, 70)
@@ -301,8 +306,8 @@ class TestCtrlC:
 
 
 def test_a_circuit_that_is_not_ready_in_time_has_no_state(monkeypatch):
-    monkeypatch.setattr("margmap.solve.LARGE", 0)
-    monkeypatch.setattr("margmap.solve.GRACE", 0.0)
+    monkeypatch.setattr("margmap.solve.marginal_map.LARGE", 0)
+    monkeypatch.setattr("margmap.solve.marginal_map.GRACE", 0.0)
     r = mm.marginal_map(hard(), None, time_limit=1e-9)
     assert (r.status, r.state, r.log_prob, r.log_upper) == ("time_limit", None, -math.inf, math.inf)
     assert str(r).startswith("no state yet: stopped (time limit) before one was found\n")

@@ -15,16 +15,16 @@ from test_parallel import Here
 import margmap as mm
 import naive
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
+from margmap.foundation.limits import Limits, Stopped
 from margmap.solve import result
 from margmap.solve import share_query as parallel
-from margmap.solve.bounds import view_of
 from margmap.solve.methods import maxspn as search
 from margmap.solve.methods.branch_and_bound import Search
 from margmap.solve.methods.frontier import solve as frontier
 from margmap.solve.methods.frontier.scope_tree import make_plan
 from margmap.solve.methods.frontier.sweep import sweep
+from margmap.solve.output_bounds import view_of
 from margmap.solve.reduce import reduce
-from margmap.solve.result import Limits, Stopped
 
 DISCRETE = [sort for sort in SORTS if "continuous" not in sort and sort not in ("extreme weights", "few variables")]
 METHODS = ["frontier", "branch", "iterative", "search"]

@@ -13,8 +13,8 @@ from problems import SORTS, STRUCTURED, check_bounds, check_optimal, coins, hard
 
 import margmap as mm
 from margmap.distribute.executors import Kept, Processes
+from margmap.foundation.limits import Limits, Stopped
 from margmap.solve import share_query as parallel
-from margmap.solve.result import Limits, Stopped
 
 
 class Here(Executor):

@@ -9,8 +9,8 @@ from problems import SORTS, check_bounds, check_optimal, coins, hard, make
 
 import margmap as mm
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
+from margmap.foundation.limits import Stopped
 from margmap.solve.methods import maxspn as search
-from margmap.solve.result import Stopped
 
 
 def bad_start(reduced, **_options):

@@ -19,13 +19,17 @@ from enumeration import (
 )
 
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
-from margmap.solve.bounds import edge_bounds, find_deterministic, find_supports, output_bounds
-from margmap.solve.hill_climb import Incumbents, _differentiate, evaluate, lower_bound_state
+from margmap.foundation.limits import Limits
+from margmap.solve.edge_bounds import edge_bounds
+from margmap.solve.hill_climb import Incumbents, _differentiate
+from margmap.solve.lower_bound import lower_bound_state
+from margmap.solve.output_bounds import output_bounds
 from margmap.solve.query_circuit import Flat, rebuild
 from margmap.solve.reduce import reduce
 from margmap.solve.regroup import regroup
-from margmap.solve.result import Limits
 from margmap.solve.split import split, split_size
+from margmap.solve.supports import find_deterministic, find_supports
+from margmap.solve.values import evaluate
 
 BLOCKS = pytest.mark.parametrize("first", range(100_000, 108_000, 2000))
 EACH = 150

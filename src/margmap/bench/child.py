@@ -82,7 +82,7 @@ def _solve(task: dict[str, Any], ready: Callable[[], None]) -> dict[str, Any]:
     from margmap.bench.instances import read
     from margmap.circuit import Circuit
     from margmap.io.formats import load
-    from margmap.solve import marginal_map
+    from margmap.solve.marginal_map import marginal_map
 
     begun = time.perf_counter()
     circuit = load(task["model"])
@@ -116,7 +116,7 @@ def warm_up(method: str, options: dict[str, Any]) -> None:
     """
     from margmap.circuit import Variable
     from margmap.circuit.formula import bernoulli, circuit_of
-    from margmap.solve import marginal_map
+    from margmap.solve.marginal_map import marginal_map
 
     chances = [[0.15 + 0.07 * ((7 * i + 3 * k + i * k) % 11) for i in range(9)] for k in range(5)]
     parts = [reduce(mul, (bernoulli(Variable(i), p) for i, p in enumerate(row))) for row in chances]

@@ -33,8 +33,10 @@ from margmap.circuit import INDICATOR, PRODUCT, FloatArray, Name, Value
 from margmap.circuit.model import as_circuit
 from margmap.errors import LimitError, QueryError
 from margmap.foundation.jit import kernel
-from margmap.solve import check_limits, marginal_map
-from margmap.solve.result import TOLERANCE, Result
+from margmap.foundation.limits import TOLERANCE
+from margmap.solve.marginal_map import marginal_map
+from margmap.solve.question import check_limits
+from margmap.solve.result import Result
 
 #: Vectors of one block; surplus ones are merged into their maximum, which makes the bound weaker.
 MOST_VECTORS = 1 << 12

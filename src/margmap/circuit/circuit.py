@@ -371,6 +371,27 @@ class Circuit(Named):
                 codes[column] = value
         return codes, reals
 
+    def asked(self, query: Iterable[Name | Variable] | None, observed: Mapping[int, object]) -> list[int]:
+        """The columns of the query variables, refusing what cannot be asked; None asks for all that is not observed."""
+        if query is None:
+            columns = sorted(self.mentioned - observed.keys())
+            continuous = [self.variables[i].name for i in columns if self.variables[i].continuous]
+            if continuous:
+                raise QueryError(
+                    "without a query every variable is asked for that is not observed, and only discrete ones can be: "
+                    f"observe the continuous {listed(continuous)}, or give the query (query=[...], --query), which "
+                    "sums all other variables out"
+                )
+            return columns
+        columns = self.query_columns(query, observed)
+        for column in columns:
+            variable = self.variables[column]
+            if variable.continuous:
+                raise QueryError(f"variable {variable.name!r} is continuous: only discrete variables can be queried")
+            if column not in self.mentioned:
+                raise QueryError(f"variable {variable.name!r} is queried, but no leaf of the circuit mentions it")
+        return columns
+
 
 class Parts(NamedTuple):
     """The growing lists that readers and the builder fill and :func:`assemble` turns into a circuit."""

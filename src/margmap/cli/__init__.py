@@ -416,7 +416,7 @@ def solve(
         )
         return
     with spinner("Solving ...") as show:
-        from margmap.solve import marginal_map
+        from margmap.solve.marginal_map import marginal_map
         from margmap.solve.result import without_state
 
         if "on_iteration" in method_parameters(method):
@@ -744,7 +744,7 @@ def _method_options(method: str, texts: list[str], trace: Path | None) -> dict[s
         return {}
     with spinner("Starting ..."):
         if trace is not None and "on_iteration" not in method_parameters(method):
-            from margmap.solve import METHODS
+            from margmap.solve.methods import METHODS
 
             able = ", ".join(name for name in METHODS if "on_iteration" in method_parameters(name))
             raise QueryError(f"--trace: method {method!r} has no iterations to write down; choose --method {able}")
@@ -765,9 +765,10 @@ def _load(path: Path, format: str | None) -> Circuit | Network:
 def _load_within(time_limit: float | None, path: Path, format: str | None) -> tuple[Circuit | Network | None, float]:
     """The model and the seconds it took to read, Python's own imports not counted; None if there was no time for it."""
     with spinner(f"Loading {path} ..."):
+        from margmap.foundation.limits import Limits, Stopped
         from margmap.io import formats
-        from margmap.solve import GRACE, check_limits
-        from margmap.solve.result import Limits, Stopped
+        from margmap.solve.marginal_map import GRACE
+        from margmap.solve.question import check_limits
 
         def read() -> Circuit | Network:
             return (formats.load_network if _is_network(path, format) else formats.load_circuit)(path, format)

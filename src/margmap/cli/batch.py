@@ -75,9 +75,10 @@ def solve_batch(
     with spinner(f"Reading {rows} ..."):
         from margmap import __version__
         from margmap.distribute.executors import open_executor
+        from margmap.foundation.limits import Limits
         from margmap.io.evidence_rows import read_rows
         from margmap.solve.batch import marginal_map_many
-        from margmap.solve.result import Limits, Result
+        from margmap.solve.result import Result
 
         columns = _variables(model, query)
         if not _is_jsonl(output):

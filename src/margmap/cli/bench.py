@@ -204,7 +204,7 @@ def _proportions(text: str) -> Proportions:
 
 def _method(text: str) -> Method:
     from margmap.bench.runs import Method
-    from margmap.solve import METHODS
+    from margmap.solve.methods import METHODS
 
     head, _, tail = text.partition(":")
     label, equals, name = head.rpartition("=")

@@ -6,7 +6,6 @@ import inspect
 import math
 import re
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,11 +62,9 @@ def parse_options(texts: Sequence[str], method: str) -> dict[str, Any]:
 
 def method_parameters(method: str) -> dict[str, inspect.Parameter]:
     """What a method can be told, by name; nothing for `auto` and for names that are no method's."""
-    from margmap.solve import METHODS
+    from margmap.solve.methods import METHODS
 
-    if method not in METHODS:
-        return {}
-    return dict(list(inspect.signature(import_module(METHODS[method]).solve).parameters.items())[2:])
+    return METHODS[method].parameters if method in METHODS else {}
 
 
 def read_instance(path: Path, index: int | None) -> tuple[list[Name] | None, dict[Name, Value]]:

@@ -76,7 +76,7 @@ def _difference(best: Mapping[Any, Any], state: Mapping[Any, Any], most: int = 1
 
 def proof(result: Result) -> str:
     """What the bounds say, in one line."""
-    from margmap.solve.result import TOLERANCE
+    from margmap.foundation.limits import TOLERANCE
 
     if result.gap <= TOLERANCE:
         return f"proven optimal: no state is better (bounds within {TOLERANCE:g} nats)"

@@ -25,7 +25,7 @@ def try_certificate(
     """Write the proof of an answer; what was written, and what went wrong: the answer is printed all the same."""
     with spinner("Writing the certificate ..."):
         from margmap.certificate.certify import certify
-        from margmap.solve.result import TOLERANCE
+        from margmap.foundation.limits import TOLERANCE
 
         begun = time.perf_counter()
         try:

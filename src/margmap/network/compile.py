@@ -90,7 +90,7 @@ def predict(
 ) -> Prediction:
     """The width and size of :func:`compile` with the same arguments."""
     problem, asked, _ = _problem(as_network(network), query, evidence)
-    return _plan(problem, asked, seed, MAX_EDGES)
+    return plan_of(problem, asked, seed, MAX_EDGES)
 
 
 def compile(
@@ -117,13 +117,21 @@ def compile(
     """
     network, limit = as_network(network), checked_limit(max_edges)
     problem, asked, observed = _problem(network, query, evidence)
-    plan = plan or _plan(problem, asked, seed, limit)
-    if plan.entries > ENTRIES_PER_EDGE * limit:
-        raise LimitError(too_large(plan, limit, one_query=query is not None or bool(observed)))
-    included = set(range(len(network.variables))) if not (query is not None or observed) else asked | set(observed)
+    one_query = query is not None or bool(observed)
+    included = asked | set(observed) if one_query else set(range(len(network.variables)))
     if not included:
         raise QueryError("nothing is queried or observed: the circuit would have no variables")
-    return _Builder(problem, plan, included, limit, on_progress).circuit()
+    plan = plan or plan_of(problem, asked, seed, limit)
+    return compile_planned(problem, plan, included, limit, on_progress, one_query=one_query)
+
+
+def compile_planned(
+    problem: Problem, plan: Prediction, included: set[int], limit: int, watch: Progress | None, *, one_query: bool
+) -> Circuit:
+    """The circuit over the columns ``included``, in their order, by a plan for this very problem."""
+    if plan.entries > ENTRIES_PER_EDGE * limit:
+        raise LimitError(too_large(plan, limit, one_query=one_query))
+    return _Builder(problem, plan, included, limit, watch).circuit()
 
 
 def _problem(
@@ -134,7 +142,7 @@ def _problem(
     return Problem(network, None if query is None and not observed else asked, observed), set(asked), observed
 
 
-def _plan(problem: Problem, asked: set[int], seed: int, max_edges: int) -> Prediction:
+def plan_of(problem: Problem, asked: set[int], seed: int, max_edges: int) -> Prediction:
     """The cheaper of an order without constraint and one with the hidden variables first."""
     free, first = plans(problem, asked, seed)
     if first is None:

@@ -1,196 +1,48 @@
-"""Marginal MAP on a network: compile for the query, or eliminate directly where the hidden variables can go first.
+"""Variable elimination on a network, without a circuit: sums over the hidden variables, then maxima over the query.
 
 With the hidden variables eliminated first, what is left is a maximum over products of tables, and elimination goes on
-with max in place of sum. No circuit is needed, only one table at a time and the best value for each context.
+with max in place of sum (bucket elimination; Dechter, 1999). Only one table at a time is needed, and the best value for
+each context.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import Circuit, FloatArray, IntArray, LongArray, Name, Value
-from margmap.errors import LimitError, QueryError
+from margmap.circuit import FloatArray, IntArray
 from margmap.foundation.jit import kernel
-from margmap.foundation.pairs import EPS, raised
-from margmap.network.compile import (
-    ENTRIES_PER_EDGE,
-    MAX_EDGES,
-    Bucket,
-    Prediction,
-    amount,
-    bucket_table,
-    log_tables,
-    plans,
-    sum_out,
-    too_large,
-)
-from margmap.network.compile import compile as compile_network
-from margmap.network.network import Network
-from margmap.network.relevance import ROUNDING, Problem
-from margmap.solve.result import TOLERANCE, Limits, Ranked, Result, Stopped, without_state
-
-#: Tables up to this many entries in all are eliminated without a second thought; and what an entry takes.
-QUICK_ENTRIES = 1 << 21
-SECONDS_PER_ENTRY = 4e-8
-
-#: How much more than compiling elimination may work through and hold: it keeps one table at a time and no nodes.
-MORE_ENTRIES = 4
-MAX_BYTES = 6 << 30
+from margmap.foundation.pairs import raised
+from margmap.network.compile import Bucket, Prediction, bucket_table, log_tables, sum_out
+from margmap.network.relevance import Problem
 
 ByteArray: TypeAlias = NDArray[np.uint8]
 
-# Elimination is preferred to compiling for another order while it costs at most this much more.
-_FACTOR = 8
+
+class Eliminated(NamedTuple):
+    """The best state of the query, as codes, and what is known of it."""
+
+    state: list[int]
+    log_prob: float
+    log_evidence: float
+    #: No state has a larger log probability; all rounding is in it.
+    log_upper: float
 
 
-def network_map(
-    network: Network,
-    query: Sequence[Name] | None,
-    evidence: Mapping[Name, Value] | None,
-    method: str,
-    time_limit: float | None,
-    *,
-    k: int,
-    gap: float,
-    memory_limit: int | None = None,
-    max_edges: int | None = None,
-    **rest: Any,
-) -> Result:
-    """What :func:`margmap.marginal_map` answers with for a network.
+def eliminate(
+    problem: Problem, plan: Prediction, asked: Sequence[int], watch: Callable[[int, int], None]
+) -> Eliminated:
+    """The most likely state of the columns asked for, by a plan that has all others first.
 
-    Planning, compiling and elimination count against the limits. As long as they go on no state has a known
-    probability: stopped before their end, the result has none. Its upper bound is that of all Bayesian networks, log 1.
+    ``watch`` is called after every table; it may raise.
     """
-    limits = Limits(time_limit, gap, memory_limit)
-    with limits.catching_interrupts(), limits.not_counting_compilation():
-        try:
-            return _solve(network, query, evidence, method, limits, k, gap, max_edges, rest)
-        except Stopped as stopped:
-            status = stopped.status
-        except MemoryError:  # one table too large for the machine
-            status = "memory_limit"
-    log_upper = 0.0 if network.kind == "bayes" else np.inf
-    return without_state(status, method, limits.clock() - limits.begun, log_upper)
+    return _Elimination(problem, plan, asked, watch).answer()
 
 
-def _solve(
-    network: Network,
-    query: Sequence[Name] | None,
-    evidence: Mapping[Name, Value] | None,
-    method: str,
-    limits: Limits,
-    k: int,
-    gap: float,
-    max_edges: int | None,
-    rest: Mapping[str, Any],
-) -> Result:
-    from margmap.solve import ROUNDED, marginal_map
-
-    begun = limits.begun
-    limit = MAX_EDGES if max_edges is None else max_edges
-    if isinstance(limit, bool) or not isinstance(limit, int) or limit < 1:
-        raise QueryError(f"max_edges={max_edges!r}: give a positive whole number")
-    observed = network.observed(evidence)
-    asked = network.asked(query, observed)
-    known = network.labelled(observed)
-
-    def eliminate(plan: Prediction) -> Result:
-        limits.allow(_bytes(plan, problem))
-        result = limits.run(lambda stop: _Elimination(problem, plan, asked, _watch(stop)).result(gap), wait=False)
-        return replace(result, seconds=limits.clock() - begun)
-
-    if method == "elimination" and k > 1:
-        raise QueryError("method 'elimination' finds one state only: for more use auto, which compiles a circuit")
-    wanted: list[Any] = [network.variables[column] for column in asked]
-    names = wanted
-    method = method if asked or method != "elimination" else "auto"  # nothing to find the maximum of
-    plan = fallback = None
-    if method in ("auto", "elimination") and k == 1 and asked:
-        # A tenth of the time may go into the search for good orders.
-        seconds = (limits.deadline - begun) / 20
-
-        def planning(stop: LongArray) -> tuple[Problem, tuple[Prediction, Prediction | None]]:
-            problem = Problem(network, asked, observed)
-            return problem, plans(problem, set(asked), seconds=seconds, watch=lambda: _look(stop))
-
-        problem, (free, first) = limits.run(planning, wait=False)
-        first = first or free
-        room = first.entries <= MORE_ENTRIES * ENTRIES_PER_EDGE * limit and _bytes(first, problem) <= MAX_BYTES
-        cheap = first.entries <= max(QUICK_ENTRIES, _FACTOR * free.entries)
-        too_wide = free.entries > ENTRIES_PER_EDGE * limit
-        if room and (cheap or too_wide or method == "elimination"):
-            result = eliminate(first)
-            if result.status == "optimal" or method == "elimination" or first.entries > ENTRIES_PER_EDGE * limit:
-                return result
-            free, room = first, False  # the tables span so many digits that logarithms cannot tell states apart
-        if method == "elimination" or too_wide:
-            cheaper = min(first, free, key=lambda plan: plan.entries)
-            raise LimitError(too_large(cheaper, limit, one_query=True))
-        plan, fallback = free, first if room else None
-    # Where elimination would be expensive, the frontier gets as long as it would take.
-    deadline = limits.deadline
-    if fallback is not None:
-        deadline = min(deadline, begun + 1.0 + SECONDS_PER_ENTRY * fallback.entries)
-    elif not asked and not observed:
-        names = list(network.variables[:1])
-    if plan is not None:
-        limits.allow(plan.memory)
-
-    def compiling(stop: LongArray) -> Circuit:
-        return compile_network(network, names, known, max_edges=limit, on_progress=_watch(stop), plan=plan)
-
-    try:
-        compiled = limits.run(compiling, wait=False)
-    except LimitError:
-        if fallback is None:
-            raise
-        return eliminate(fallback)
-    spent = limits.clock() - begun
-    left = None if deadline == np.inf else max(deadline - limits.clock(), 1e-3)
-    memory = max(1, int(limits.memory_left())) if limits.holds_memory else None
-    result = marginal_map(compiled, wanted, known, method, left, k=k, gap=gap, memory_limit=memory, **rest)
-    if fallback is not None and result.status not in ("optimal", "interrupted"):
-        # With no time left, or too many digits, what the frontier found still holds.
-        with suppress(LimitError, Stopped):
-            return eliminate(fallback)
-    if result.state is None:
-        raise Stopped(result.status)
-    details = {**result.details, "compiled": f"{compiled!r} in {spent:.3g} s"}
-    rounding = _compile_rounding(network)
-    status = "precision_limit" if result.status == "optimal" and rounding > ROUNDED else result.status
-    log_upper = raised(result.log_upper, rounding)
-    return replace(result, status=status, log_upper=log_upper, seconds=limits.clock() - begun, details=details)
-
-
-def _compile_rounding(network: Network) -> float:
-    """How far, relatively, a value of a compiled circuit can be from the product of the network's tables.
-
-    Each table becomes logarithms, which are added to others a few times, and may be taken apart into factors.
-    """
-    logs = 0.0
-    for factor in network.factors:
-        positive = factor.table[factor.table > 0]
-        logs += 1 + (max(abs(np.log(positive.min())), abs(np.log(positive.max()))) if positive.size else 0.0)
-    return float(16 * EPS * logs + 2 * ROUNDING * len(network.factors))
-
-
-def _watch(stop: LongArray) -> Callable[[int, int], None]:
-    """Called after every table: whoever waited for the work has given it up if the flag is set."""
-    return lambda _done, _total: _look(stop)
-
-
-def _look(stop: LongArray) -> None:
-    if stop[0] != 0:
-        raise Stopped("interrupted")
-
-
-def _bytes(plan: Prediction, problem: Problem) -> int:
+def bytes_of(plan: Prediction, problem: Problem) -> int:
     """Memory of the elimination: the table, its maximum and what is being added; and one byte or more a context."""
     chosen = sum(
         int(np.prod([problem.values[v].size for v in bucket.context], dtype=object)) for bucket in plan.buckets
@@ -208,7 +60,7 @@ class _Elimination:
         self.logs = log_tables(problem)
         self.rounding = 0.0
 
-    def result(self, gap: float) -> Result:
+    def answer(self) -> Eliminated:
         """The best state, scored once more on the tables with its values put in."""
         buckets, wanted = self.plan.buckets, set(self.asked)
         messages: dict[int, FloatArray] = {}
@@ -223,26 +75,12 @@ class _Elimination:
         for i in reversed(query):
             context = tuple(index[v] for v in buckets[i].context)
             index[buckets[i].variable] = int(chosen[i][context])
-        network = self.problem.network
         codes = {v: int(self.problem.values[v][x]) for v, x in index.items()}
         codes |= {v: x for v, x in self.problem.fixed.items() if v in wanted}
-        state = {network.names[v]: network.variables[v].label(codes[v]) for v in self.asked}
         # The constant is the same for all states: only what is added to it afterwards can hide a better one.
         log_prob = self._score(index) + self.problem.log_constant
-        log_evidence += self.problem.log_constant
-        log_upper = max(raised(log_max, self.problem.log_constant, rounding + self.problem.rounding), log_prob)
-        why = f"the hidden variables can go first: width {self.plan.width}, {amount(self.plan.entries)} table entries"
-        return Result(
-            status="optimal" if log_upper - log_prob <= max(gap, TOLERANCE) else "precision_limit",
-            state=state,
-            log_prob=log_prob,
-            log_conditional=log_prob - log_evidence,
-            log_upper=log_upper,
-            method="elimination",
-            seconds=0.0,
-            top=(Ranked(state, log_prob, log_prob - log_evidence),),
-            details={"why": why, "width": self.plan.width, "entries": self.plan.entries, "order": self.plan.order},
-        )
+        log_upper = raised(log_max, self.problem.log_constant, rounding + self.problem.rounding)
+        return Eliminated([codes[v] for v in self.asked], log_prob, log_evidence + self.problem.log_constant, log_upper)
 
     def _run(
         self, numbers: Sequence[int], messages: dict[int, FloatArray], chosen: dict[int, IntArray | ByteArray] | None

@@ -15,16 +15,18 @@ from margmap.circuit.model import as_model
 from margmap.circuit.structure import require_tractable
 from margmap.errors import QueryError
 from margmap.foundation.jit import kernel
+from margmap.foundation.limits import Limits, Runner, to_the_end
 from margmap.foundation.pairs import log_of, log_weight
 from margmap.inference.queries import log_value
 from margmap.network.compile import compile as compile_network
 from margmap.network.network import Network
-from margmap.solve.bounds import output_bounds
-from margmap.solve.hill_climb import Incumbents, evaluate_nodes, extract, extract_below, neighbours
+from margmap.solve.hill_climb import Incumbents, neighbours
+from margmap.solve.lower_bound import extract, extract_below
 from margmap.solve.marginals import by_literal, flows, marginals, score
-from margmap.solve.query_circuit import LEAF, Flat, Runner, to_the_end
-from margmap.solve.reduce import Reduced, reduce_codes, resolve_query
-from margmap.solve.result import Limits
+from margmap.solve.output_bounds import output_bounds
+from margmap.solve.query_circuit import LEAF, Flat
+from margmap.solve.reduce import Reduced, reduce_codes
+from margmap.solve.values import evaluate_nodes
 
 
 @dataclass(frozen=True)
@@ -79,7 +81,7 @@ def approximate(
             circuit, query, evidence = _compiled(model, query, evidence, max_edges)
         require_tractable(circuit)
         observed = circuit.observed(evidence)
-        columns = resolve_query(circuit, query, observed)
+        columns = circuit.asked(query, observed)
         codes, reals = circuit.encoded(observed)
         reduced = reduce_codes(circuit, columns, codes, reals)
         state = function(reduced, **options) if columns else np.zeros(0, dtype=np.int32)

@@ -12,6 +12,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import islice
@@ -27,10 +28,14 @@ from margmap.circuit.model import as_model
 from margmap.circuit.structure import require_tractable
 from margmap.distribute.executors import Kept, WorkerDied, answer_of, open_executor, submit, usable_cores, workers_of
 from margmap.errors import LimitError, MargmapError, QueryError
+from margmap.foundation.limits import Limits
 from margmap.io.evidence_rows import Cells, Rows, evidence_of, read_rows
+from margmap.network.compile import compile as compile_network
 from margmap.network.network import Network
-from margmap.solve import check_limits, check_method, marginal_map
-from margmap.solve.result import Limits, Result
+from margmap.solve.marginal_map import marginal_map
+from margmap.solve.methods import METHODS
+from margmap.solve.question import check_limits, check_method
+from margmap.solve.result import Result
 
 __all__ = ["FailedRow", "marginal_map_many"]
 
@@ -126,21 +131,17 @@ def _prepared(
     model: Circuit | Network, method: str, options: dict[str, Any]
 ) -> tuple[Circuit | Network, dict[str, Any]]:
     """The model as workers get it: of a network the circuit, if it is not too large for one."""
-    if isinstance(model, Network) and method != "elimination":
-        from margmap.network.compile import compile as compile_network
-
-        try:
+    if isinstance(model, Network) and (method not in METHODS or METHODS[method].takes == "circuit"):
+        # Where all variables together are too many, each query by itself may need few enough of them.
+        with suppress(LimitError):
             model = compile_network(model, max_edges=options.get("max_edges"))
             options = {name: value for name, value in options.items() if name != "max_edges"}
-        except LimitError:
-            pass  # each query by itself leaves out what it cannot feel, which can be small enough
+    if isinstance(model, Circuit):
+        require_tractable(model)
     of_method = {name: x for name, x in options.items() if name not in ("k", "gap", "memory_limit")}
     if isinstance(model, Network):
         of_method.pop("max_edges", None)
-    else:
-        require_tractable(model)
-    if method != "elimination" or not isinstance(model, Network):
-        check_method(method, options.get("k", 1), of_method)
+    check_method(method, options.get("k", 1), of_method, "network" if isinstance(model, Network) else "circuit")
     return model, options
 
 

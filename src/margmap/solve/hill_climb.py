@@ -1,17 +1,16 @@
-"""Good states to start from: Algorithm 4 of the paper, then one-flip hill climbing with exact values of every flip."""
+"""Hill climbing: the best states so far, and one-flip climbing with exact values of every flip."""
 
 from __future__ import annotations
-
-from collections.abc import Iterable
 
 import numpy as np
 
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray
 from margmap.foundation.jit import kernel
-from margmap.foundation.pairs import STEP, TINY, decoded, log_of, moved, plus
-from margmap.solve.bounds import Bounds, Flags, output_bounds
+from margmap.foundation.limits import Limits
+from margmap.foundation.pairs import STEP, TINY, decoded, log_of, moved
+from margmap.solve.output_bounds import Bounds
 from margmap.solve.query_circuit import LEAF, Flat
-from margmap.solve.result import Limits
+from margmap.solve.values import evaluate
 
 # Hill climbing looks at the clock after this many flips, or fewer on a circuit with many edges.
 FLIPS_AT_ONCE = 16
@@ -71,52 +70,6 @@ class Incumbents:
         if log_value > self.floor and not any(np.array_equal(state, known) for _, known in self.ranked):
             ranked = sorted((*self.ranked, (log_value, state.copy())), key=lambda pair: -pair[0])
             self.ranked = tuple(ranked[: self._most])
-
-
-def lower_bound_state(flat: Flat, deterministic: Flags, variables: int) -> IntArray:
-    """Algorithm 4: take the maximum at deterministic sums and at every sum above one, follow it down."""
-    take_max = _at_or_above(flat, deterministic)
-    state = np.zeros(variables, dtype=np.int32)
-    extract(flat, output_bounds(flat, take_max).share, state)
-    return state
-
-
-@kernel
-def _at_or_above(f: Flat, deterministic: Flags) -> Flags:
-    result: Flags = deterministic.copy()
-    for n in range(f.kind.size):
-        for e in range(f.start[n], f.start[n + 1]):
-            result[n] |= result[f.child[e]]
-    return result
-
-
-@kernel
-def extract(f: Flat, share: FloatArray, state: IntArray) -> None:
-    """The state that the largest share at every sum leads to."""
-    extract_below(f, share, state, f.kind.size - 1, np.zeros(f.kind.size, dtype=np.int32))
-
-
-@kernel
-def extract_below(f: Flat, share: FloatArray, state: IntArray, node: int, stack: IntArray) -> None:
-    """The same below one node; the other variables stay as they are."""
-    stack[0] = node
-    height = 1
-    while height > 0:
-        height -= 1
-        n = stack[height]
-        if f.kind[n] == LEAF:
-            state[f.var[n]] = f.value[n]
-        elif f.kind[n] == PRODUCT:
-            for e in range(f.start[n], f.start[n + 1]):
-                stack[height] = f.child[e]
-                height += 1
-        else:
-            best = f.start[n]
-            for e in range(f.start[n] + 1, f.start[n + 1]):
-                if share[e] > share[best]:
-                    best = e
-            stack[height] = f.child[best]
-            height += 1
 
 
 @kernel
@@ -184,46 +137,6 @@ def neighbours(f: Flat, state: IntArray, most: int) -> FloatArray:
         result[i, 0] = order[i]
         result[i, 1] = log_of(slope[order[i]] * value[n_nodes - 1], exponent[n_nodes - 1])
     return result
-
-
-@kernel
-def evaluate(f: Flat, state: IntArray, value: FloatArray, exponent: FloatArray) -> None:
-    """Every node's value under a state, as a pair; the exponent of a zero is 0."""
-    evaluate_nodes(f, range(f.kind.size), state, value, exponent)
-
-
-@kernel
-def evaluate_nodes(f: Flat, nodes: Iterable[int], state: IntArray, value: FloatArray, exponent: FloatArray) -> None:
-    """The values of some nodes, children first, from those of their children."""
-    for n in nodes:
-        power = 0.0
-        if f.kind[n] == PRODUCT:
-            v = 1.0
-            for e in range(f.start[n], f.start[n + 1]):
-                v *= value[f.child[e]]
-                power += exponent[f.child[e]]
-                if v < TINY:
-                    if v == 0:
-                        power = 0.0
-                        break
-                    v /= TINY
-                    power -= STEP
-        elif f.kind[n] == SUM:
-            v, plain = 0.0, True
-            for e in range(f.start[n], f.start[n + 1]):
-                plain &= exponent[f.child[e]] == 0 and f.weight[e] > 0
-                v += f.weight[e] * value[f.child[e]]
-            if not plain:
-                v = 0.0
-                for e in range(f.start[n], f.start[n + 1]):
-                    w, shift = decoded(f.weight[e])
-                    v, power = plus(v, power, w * value[f.child[e]], shift + exponent[f.child[e]])
-            if 0 < v < TINY:
-                v /= TINY
-                power -= STEP
-        else:
-            v = 1.0 if state[f.var[n]] == f.value[n] else 0.0
-        value[n], exponent[n] = v, power
 
 
 @kernel

@@ -7,8 +7,8 @@ import numpy as np
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.pairs import TINY, decoded, log_of, moved
-from margmap.solve.hill_climb import evaluate
 from margmap.solve.query_circuit import LEAF, SMALLEST, Flat
+from margmap.solve.values import evaluate
 
 
 def by_literal(flat: Flat, cardinality: IntArray) -> tuple[Flat, LongArray]:

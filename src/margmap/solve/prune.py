@@ -1,25 +1,21 @@
-"""Shared by the solvers that transform circuits: open literals, what falls with a literal, where to branch."""
+"""Prune-Edge: a circuit without the edges and literals whose bounds say that no state above the floor uses them."""
 
 from __future__ import annotations
+
+from collections.abc import Iterable
 
 import numpy as np
 
 from margmap.circuit import FloatArray, IntArray
-from margmap.solve.bounds import Flags, Supports
-from margmap.solve.query_circuit import Flat
+from margmap.foundation.limits import Runner, to_the_end
+from margmap.solve.query_circuit import Flat, rebuild
+from margmap.solve.supports import Flags
 
 
-def possible(supports: Supports, variables: int) -> Flags:
-    """By variable and value: whether the root can be other than zero with it."""
-    groups = supports.can[-1].reshape(-1, supports.words)
-    bits = np.unpackbits(groups.view(np.uint8), axis=1, bitorder="little")[:, :variables]
-    result: Flags = bits.T != 0
-    return result
-
-
-def undecided(supports: Supports, variables: int) -> Flags:
-    """The variables with more than one value possible below the root."""
-    result: Flags = possible(supports, variables).sum(axis=1) > 1
+def hopeless(relative: FloatArray, cardinality: IntArray, asked: Flags, floor: float) -> Flags:
+    """The literals of the variables asked for whose conditional bounds do not exceed the floor."""
+    inside = np.arange(relative.shape[1]) < cardinality[:, None]
+    result: Flags = (relative <= floor) & inside & asked[:, None]
     return result
 
 
@@ -32,14 +28,12 @@ def keep_without(flat: Flat, hopeless: Flags) -> Flags:
     return keep
 
 
-def choose_by_bounds(relative: FloatArray, cardinality: IntArray, free: Flags, floor: float) -> int:
-    """The (UB) heuristic: among the variables with a value under the floor, or else among all, the tightest.
-
-    ``relative`` are conditional bounds; ``free`` has at least one variable.
-    """
-    inside = np.arange(relative.shape[1]) < cardinality[:, None]
-    least = np.where(inside, relative, np.inf).min(axis=1)
-    decided = free & (least < floor)
-    if decided.any():
-        return int(np.argmin(np.where(decided, relative.max(axis=1), np.inf)))
-    return int(np.argmin(np.where(free, relative.sum(axis=1), np.inf)))
+def restrict(
+    flat: Flat, cardinality: IntArray, fixed: Iterable[tuple[int, int]], run: Runner = to_the_end
+) -> tuple[Flat, float]:
+    """The circuit with some variables fixed to values, and the log of a factor taken out of it."""
+    others = np.zeros((cardinality.size, int(cardinality.max())), dtype=np.bool_)
+    for variable, value in fixed:
+        others[variable] = True
+        others[variable, value] = False
+    return rebuild(flat, keep_without(flat, others), run)

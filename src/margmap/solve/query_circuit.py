@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple, Protocol, TypeVar
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, KindArray, LongArray
 from margmap.foundation.jit import kernel
+from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import EPS, STEP, TINY, UP, decoded, encoded, log_of, normal, plus
 
 LEAF = 0
@@ -20,24 +20,6 @@ SMALL = 2.0**-249
 
 # A bound that would vanish is kept at this instead: it may only grow by rounding.
 SMALLEST = 2.0**-1000
-
-
-T = TypeVar("T")
-
-
-class Runner(Protocol):
-    """Runs compiled work that looks, every so often, at the first of two numbers it is given and returns if it is set.
-
-    ``edges`` says how long that may take, ``room`` how many bytes it will need. :meth:`Limits.run` is one.
-    """
-
-    def __call__(self, work: Callable[[LongArray], T], edges: int, room: int = 0) -> T:
-        """What the work returns."""
-
-
-def to_the_end(work: Callable[[LongArray], T], edges: int, room: int = 0) -> T:
-    """Run compiled work here and now; nothing stops it."""
-    return work(np.array([0, np.iinfo(np.int64).max]))
 
 
 class Flat(NamedTuple):

@@ -13,13 +13,14 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name, Value, listed
+from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name, Value
 from margmap.circuit.structure import require_tractable
-from margmap.errors import ImpossibleEvidenceError, QueryError
+from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
+from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import EPS, EXACT, encoded, log_of, moved
 from margmap.inference.passes import Scaled, edge_share, forward, require_within_reach, share_weight
-from margmap.solve.query_circuit import Flat, Runner, rebuild, to_the_end
+from margmap.solve.query_circuit import Flat, rebuild
 
 
 @dataclass(frozen=True)
@@ -51,34 +52,11 @@ class Reduced:
         return int(self.flat.child.size)
 
 
-def resolve_query(circuit: Circuit, query: Sequence[Name] | None, observed: Mapping[int, object]) -> list[int]:
-    """The columns of the query variables, refusing what cannot be asked; None asks for all that is not observed."""
-    mentioned = circuit.mentioned
-    if query is None:
-        columns = sorted(mentioned - observed.keys())
-        continuous = [circuit.variables[i].name for i in columns if circuit.variables[i].continuous]
-        if continuous:
-            raise QueryError(
-                "without a query every variable is asked for that is not observed, and only discrete ones can be: "
-                f"observe the continuous {listed(continuous)}, or give the query (query=[...], --query), which sums "
-                "all other variables out"
-            )
-        return columns
-    columns = circuit.query_columns(query, observed)
-    for column in columns:
-        variable = circuit.variables[column]
-        if variable.continuous:
-            raise QueryError(f"variable {variable.name!r} is continuous: only discrete variables can be queried")
-        if column not in mentioned:
-            raise QueryError(f"variable {variable.name!r} is queried, but no leaf of the circuit mentions it")
-    return columns
-
-
 def reduce(circuit: Circuit, query: Sequence[Name] | None, evidence: Mapping[Name, Value] | None = None) -> Reduced:
     """The circuit over the query variables that is left of ``circuit`` under ``evidence``."""
     require_tractable(circuit)
     observed = circuit.observed(evidence)
-    columns = resolve_query(circuit, query, observed)
+    columns = circuit.asked(query, observed)
     codes, reals = circuit.encoded(observed)
     return reduce_codes(circuit, columns, codes, reals)
 

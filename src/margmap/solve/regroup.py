@@ -13,9 +13,11 @@ import numpy as np
 from margmap.circuit import SUM, FloatArray, IntArray, KindArray, LongArray
 from margmap.circuit.structure import Bits
 from margmap.foundation.jit import kernel
-from margmap.foundation.pairs import UP, decoded, encoded
-from margmap.solve.bounds import Flags, Supports, exclude
-from margmap.solve.query_circuit import Flat, Runner, rebuild, to_the_end, trimmed
+from margmap.foundation.limits import Runner, to_the_end
+from margmap.foundation.pairs import UP, decoded, encoded, raised
+from margmap.solve.output_bounds import View, view_of
+from margmap.solve.query_circuit import Flat, rebuild, trimmed
+from margmap.solve.supports import Flags, Supports, exclude
 
 # Comparing all pairs of children is quadratic; past this many children a sum is left as it is.
 MOST_CHILDREN = 4096
@@ -27,6 +29,14 @@ def regroup(flat: Flat, supports: Supports, deterministic: Flags, run: Runner = 
     room = 90 * flat.num_edges + 50 * flat.num_nodes
     result = Flat(*run(work, supports.can.shape[1] * flat.num_edges, room))
     return rebuild(result, np.ones(result.num_edges, dtype=np.bool_), run)
+
+
+def regrouped(view: View, cardinality: IntArray, run: Runner = to_the_end) -> View:
+    """A bounded circuit, regrouped and bounded again."""
+    if view.flat.num_nodes == 0:
+        return view
+    flat, log_factor = regroup(view.flat, view.supports, view.bounds.deterministic, run)
+    return view_of(flat, raised(view.log_factor, log_factor), cardinality, run)
 
 
 @kernel

@@ -23,16 +23,20 @@ import numpy as np
 from margmap.circuit import IntArray
 from margmap.distribute.executors import Kept, Processes, WorkerDied, answer_of, submit, workers_of
 from margmap.errors import MargmapError, StructureError
-from margmap.foundation.pairs import log_of, lowered, raised
-from margmap.solve.bounds import conditional_bounds, view_of
-from margmap.solve.hill_climb import evaluate
+from margmap.foundation.limits import WATCH_SECONDS, Limits, Status, Stopped
+from margmap.foundation.pairs import lowered, raised
+from margmap.solve.conditional_bounds import conditional_bounds
 from margmap.solve.methods.branch_and_bound import Search
 from margmap.solve.methods.frontier.scope_tree import make_plan
 from margmap.solve.methods.frontier.solve import NOT_STRUCTURED, solve_planned
-from margmap.solve.prune import choose_by_bounds, keep_without, possible, undecided
-from margmap.solve.query_circuit import SMALLEST, Flat, rebuild
+from margmap.solve.output_bounds import floor_of, view_of
+from margmap.solve.pick_variable import choose_by_bounds
+from margmap.solve.prune import restrict
+from margmap.solve.query_circuit import SMALLEST, Flat
 from margmap.solve.reduce import Reduced
-from margmap.solve.result import WATCH_SECONDS, Limits, Outcome, Status, Stopped, floor_of
+from margmap.solve.result import Outcome
+from margmap.solve.supports import possible, undecided
+from margmap.solve.values import log_value as log_value_of
 
 #: Seconds on one core before the query is shared out: most are done by then.
 FIRST_SECONDS = 1.0
@@ -77,7 +81,9 @@ class Answer(NamedTuple):
     seconds: float = 0.0
 
 
-def solve(reduced: Reduced, limits: Limits, method: str, jobs: int, executor: Executor | None) -> tuple[str, Outcome]:
+def share_query(
+    reduced: Reduced, limits: Limits, method: str, jobs: int, executor: Executor | None
+) -> tuple[str, Outcome]:
     """First alone, then with ``jobs`` processes or an executor; the name of the method used, and the outcome."""
     structured = method != "branch" and make_plan(reduced.flat, reduced.cardinality.size, limits.run, limits.check)
     if method == "frontier" and not structured:
@@ -128,7 +134,7 @@ class Work(NamedTuple):
                 break
             left += more
             closed = max(closed, log_upper)
-            log_value = -np.inf if state is None else score(self.reduced.flat, state)
+            log_value = -np.inf if state is None else float(log_value_of(self.reduced.flat, state))
             if log_value > floor:
                 best, floor = state, log_value
         return Answer(best, floor, closed, left)
@@ -136,7 +142,9 @@ class Work(NamedTuple):
     def _attempt(self, part: Part, floor: float, limits: Limits) -> tuple[IntArray | None, float, list[Part]]:
         """A state, if one above the floor was found, a bound on all states but those left, and what is left."""
         cardinality = self.reduced.cardinality
-        flat, log_factor = restricted(self.reduced, part, limits)
+        flat, log_factor = self.reduced.flat, 0.0
+        if part.fixed:
+            flat, log_factor = restrict(flat, cardinality, part.fixed, limits.run)
         if flat.num_nodes == 0:
             return None, -np.inf, []
         floor = lowered(floor, -log_factor)
@@ -160,24 +168,6 @@ class Work(NamedTuple):
         if outcome.status == "optimal":
             return state, log_upper, []
         return state, -np.inf, _split(flat, log_factor, part._replace(log_upper=log_upper), floor, cardinality)
-
-
-def score(flat: Flat, state: IntArray) -> float:
-    """The log value of a state."""
-    value, exponent = np.zeros(flat.num_nodes), np.zeros(flat.num_nodes)
-    evaluate(flat, state, value, exponent)
-    return float(log_of(value[-1], exponent[-1]))
-
-
-def restricted(reduced: Reduced, part: Part, limits: Limits) -> tuple[Flat, float]:
-    """The circuit of a subproblem and the log of a factor taken out of it."""
-    if not part.fixed:
-        return reduced.flat, 0.0
-    others = np.zeros((reduced.cardinality.size, int(reduced.cardinality.max())), dtype=np.bool_)
-    for variable, value in part.fixed:
-        others[variable] = True
-        others[variable, value] = False
-    return rebuild(reduced.flat, keep_without(reduced.flat, others), limits.run)
 
 
 def _split(flat: Flat, log_factor: float, part: Part, floor: float, cardinality: IntArray) -> list[Part]:

@@ -9,8 +9,9 @@ import numpy as np
 from margmap.circuit import SUM, FloatArray, IntArray, KindArray, LongArray
 from margmap.circuit.structure import Bits
 from margmap.foundation.jit import kernel
-from margmap.solve.bounds import Supports
-from margmap.solve.query_circuit import Flat, Runner, rebuild, to_the_end, trimmed
+from margmap.foundation.limits import Runner, to_the_end
+from margmap.solve.query_circuit import Flat, rebuild, trimmed
+from margmap.solve.supports import Supports
 
 
 def split_size(flat: Flat, variable: int, supports: Supports) -> int:

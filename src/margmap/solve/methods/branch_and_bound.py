@@ -15,21 +15,20 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from margmap.circuit import PRODUCT, FloatArray, IntArray
+from margmap.foundation.limits import Limits, Status, Stopped
 from margmap.foundation.pairs import log_of, lowered, raised
-from margmap.solve.bounds import (
-    Flags,
-    View,
-    conditional_bounds,
-    edge_bounds,
-    output_bounds,
-    view_of,
-)
-from margmap.solve.hill_climb import Incumbents, lower_bound_state
-from margmap.solve.prune import choose_by_bounds, keep_without, possible, undecided
+from margmap.solve.conditional_bounds import conditional_bounds
+from margmap.solve.edge_bounds import edge_bounds
+from margmap.solve.hill_climb import Incumbents
+from margmap.solve.lower_bound import lower_bound_state
+from margmap.solve.output_bounds import View, floor_of, output_bounds, view_of
+from margmap.solve.pick_variable import choose_by_bounds
+from margmap.solve.prune import hopeless, keep_without, restrict
 from margmap.solve.query_circuit import SMALLEST, Flat, rebuild
 from margmap.solve.reduce import Reduced
-from margmap.solve.regroup import regroup
-from margmap.solve.result import Limits, Outcome, Status, Stopped, floor_of
+from margmap.solve.regroup import regrouped
+from margmap.solve.result import Outcome
+from margmap.solve.supports import possible, undecided
 
 # A state this many nats below what is to beat is worth climbing from.
 PROMISING = 1.0
@@ -161,8 +160,7 @@ class Search:
         can = possible(view.supports, self._cardinality.size)
         for x in np.argsort(relative[variable], kind="stable"):
             if can[variable, x]:
-                keep = _fixed(view.flat, relative, variable, int(x))
-                part, log_factor = rebuild(view.flat, keep, self._limits.run)
+                part, log_factor = restrict(view.flat, self._cardinality, [(variable, int(x))], self._limits.run)
                 child = self._view(part, raised(view.log_factor, log_factor))
                 children.append((child.log_upper, child))
         return children
@@ -200,11 +198,7 @@ class Search:
     def _view(self, flat: Flat, log_factor: float) -> View:
         """The circuit regrouped and bounded."""
         run = self._limits.run
-        view = view_of(flat, log_factor, self._cardinality, run)
-        if flat.num_nodes == 0:
-            return view
-        flat, extra = regroup(flat, view.supports, view.bounds.deterministic, run)
-        return view_of(flat, raised(log_factor, extra), self._cardinality, run)
+        return regrouped(view_of(flat, log_factor, self._cardinality, run), self._cardinality, run)
 
     def _improve(self, view: View, best: Found, threshold: float) -> Found:
         """Algorithm 4 and hill climbing on this circuit."""
@@ -222,8 +216,7 @@ class Search:
         """Without the literals and edges that cannot rise above the floor; also the bounds of all literals."""
         asked, run = undecided(view.supports, self._cardinality.size), self._limits.run
         relative = conditional_bounds(view.flat, view.bounds, self._cardinality, asked, run, tighten=True)
-        inside = np.arange(relative.shape[1]) < self._cardinality[:, None]
-        keep = keep_without(view.flat, (relative <= floor) & inside & asked[:, None])
+        keep = keep_without(view.flat, hopeless(relative, self._cardinality, asked, floor))
         keep &= edge_bounds(view.flat, view.bounds, run) > floor
         if keep.all():
             return view, relative
@@ -267,8 +260,7 @@ class Search:
             if log_bounds[variable, x] <= threshold + slack:
                 break
             try:
-                keep = _fixed(view.flat, relative, variable, int(x))
-                flat, log_factor = rebuild(view.flat, keep, self._limits.run)
+                flat, log_factor = restrict(view.flat, self._cardinality, [(variable, int(x))], self._limits.run)
             except Stopped as stop:
                 self._status = stop.status
                 left = [Open(((variable, int(y)),), float(log_bounds[variable, y])) for y in values[i:]]
@@ -294,14 +286,6 @@ class Search:
         except Stopped as stop:
             self._status = stop.status
         return self._status != "optimal"
-
-
-def _fixed(flat: Flat, relative: FloatArray, variable: int, value: int) -> Flags:
-    """The edges to keep when one variable has one value."""
-    others = np.zeros(relative.shape, dtype=np.bool_)
-    others[variable] = True
-    others[variable, value] = False
-    return keep_without(flat, others)
 
 
 def _only_state(flat: Flat, variables: int) -> IntArray:

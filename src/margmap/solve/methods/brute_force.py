@@ -9,11 +9,14 @@ import numpy as np
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
 from margmap.errors import LimitError
 from margmap.foundation.jit import kernel
+from margmap.foundation.limits import Limits, Status, Stopped
 from margmap.foundation.pairs import TINY, log_of, raised
-from margmap.solve.hill_climb import evaluate, lower_bound_state
+from margmap.solve.lower_bound import lower_bound_state
+from margmap.solve.output_bounds import LOWEST_FLOOR
 from margmap.solve.query_circuit import Flat, rounding_of
 from margmap.solve.reduce import Reduced
-from margmap.solve.result import LOWEST_FLOOR, Limits, Outcome, Status, Stopped, log_or_nothing
+from margmap.solve.result import Outcome
+from margmap.solve.values import evaluate
 
 MOST_STATES = 1 << 24
 STATES_AT_ONCE = 32
@@ -55,7 +58,7 @@ def solve(reduced: Reduced, limits: Limits, *, k: int = 1) -> Outcome:
     rounding = 2 * rounding_of(flat)
     log_upper = raised(float(best_logs[-1]), rounding) if best.size == k else -np.inf
     if status != "optimal":
-        log_upper = max(log_upper, raised(log_or_nothing(1.0 - seen * (1 - rounding) + 1e-9), rounding))
+        log_upper = max(log_upper, raised(float(np.log(max(1.0 - seen * (1 - rounding), 0.0) + 1e-9)), rounding))
     return Outcome(states, log_upper, status, {"states": done})
 
 

@@ -16,21 +16,21 @@ from margmap.circuit import SUM, LongArray, Name
 from margmap.circuit.structure import Bits
 from margmap.errors import QueryError
 from margmap.foundation.jit import kernel
+from margmap.foundation.limits import Limits, Status, Stopped
 from margmap.foundation.pairs import raised
-from margmap.solve.bounds import (
-    Flags,
-    View,
-    conditional_bounds,
-    edge_bounds,
-    view_of,
-)
-from margmap.solve.hill_climb import Incumbents, lower_bound_state
-from margmap.solve.prune import choose_by_bounds, keep_without, undecided
+from margmap.solve.conditional_bounds import conditional_bounds
+from margmap.solve.edge_bounds import edge_bounds
+from margmap.solve.hill_climb import Incumbents
+from margmap.solve.lower_bound import lower_bound_state
+from margmap.solve.output_bounds import View, floor_of, view_of
+from margmap.solve.pick_variable import choose_by_bounds
+from margmap.solve.prune import hopeless, keep_without
 from margmap.solve.query_circuit import Flat, rebuild
 from margmap.solve.reduce import Reduced
-from margmap.solve.regroup import regroup as regroup_sums
-from margmap.solve.result import Limits, Outcome, Status, Stopped, floor_of
+from margmap.solve.regroup import regrouped
+from margmap.solve.result import Outcome
 from margmap.solve.split import split, split_size
+from margmap.solve.supports import Flags, undecided
 
 # What an edge costs in all the arrays that exist at once while a circuit is split and bounded.
 BYTES_PER_EDGE = 200
@@ -179,14 +179,13 @@ class _Run:
         if self.fix:
             # The tightened bounds fix more; for the choice those that the split will really have do better.
             tight = conditional_bounds(view.flat, view.bounds, cardinality, asked, self.limits.run, tighten=True)
-            inside = np.arange(relative.shape[1]) < cardinality[:, None]
-            hopeless = (tight <= self._threshold(view)) & inside & asked[:, None]
-            keep = keep_without(view.flat, hopeless)
+            fallen = hopeless(tight, cardinality, asked, self._threshold(view))
+            keep = keep_without(view.flat, fallen)
             if not keep.all():
                 view = self._smaller(view, keep)
                 if self._closed(view):
                     return -1, view
-                relative = np.where(hopeless, 0.0, relative)
+                relative = np.where(fallen, 0.0, relative)
         free = self._open(view)
         return (choose_by_bounds(relative, cardinality, free, self._threshold(view)) if free.any() else -1), view
 
@@ -218,10 +217,10 @@ class _Run:
         return view_of(flat, log_factor, self.reduced.cardinality, self.limits.run)
 
     def _regrouped(self, view: View) -> View:
-        if not self.regroup or view.flat.num_nodes == 0:
-            return view
-        flat, log_factor = regroup_sums(view.flat, view.supports, view.bounds.deterministic, self.limits.run)
-        return self._bound(flat, raised(view.log_factor, log_factor))
+        if self.regroup:
+            view = regrouped(view, self.reduced.cardinality, self.limits.run)
+            self.peak_edges = max(self.peak_edges, view.flat.num_edges)
+        return view
 
     def _improve(self, view: View) -> None:
         if view.flat.num_nodes:

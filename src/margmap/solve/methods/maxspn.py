@@ -16,13 +16,14 @@ import numpy as np
 from margmap.circuit import SUM, FloatArray, IntArray, LongArray
 from margmap.errors import QueryError
 from margmap.foundation.jit import kernel
+from margmap.foundation.limits import Limits, Status, Stopped
 from margmap.foundation.pairs import UP, encoded, log_of, normal
 from margmap.solve.approximate import beam, best_tree
-from margmap.solve.bounds import Flags
 from margmap.solve.marginals import by_literal, flows, marginals, score
 from margmap.solve.query_circuit import LEAF, Flat, rebuild_kernel, rounding_of, trimmed
 from margmap.solve.reduce import Reduced
-from margmap.solve.result import Limits, Outcome, Status, Stopped
+from margmap.solve.result import Outcome
+from margmap.solve.supports import Flags
 
 # Below this, relative to the root, plain products could underflow; then every node carries a scale of its own.
 PLAIN_FLOOR = -450.0

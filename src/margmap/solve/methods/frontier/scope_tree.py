@@ -11,7 +11,8 @@ import numpy as np
 from margmap.circuit import PRODUCT, IntArray, LongArray
 from margmap.circuit.structure import intern_scopes, scope_tree
 from margmap.foundation.jit import kernel
-from margmap.solve.query_circuit import Flat, Runner, to_the_end
+from margmap.foundation.limits import Runner, to_the_end
+from margmap.solve.query_circuit import Flat
 
 # Nodes that are rewritten between two looks at the clock.
 NODES_AT_ONCE = 4096

@@ -13,15 +13,17 @@ import numpy as np
 
 from margmap.circuit import PRODUCT, IntArray
 from margmap.errors import StructureError
+from margmap.foundation.limits import Limits, Status, Stopped
 from margmap.foundation.pairs import raised
-from margmap.solve.bounds import view_of
-from margmap.solve.hill_climb import Incumbents, lower_bound_state
+from margmap.solve.hill_climb import Incumbents
+from margmap.solve.lower_bound import lower_bound_state
 from margmap.solve.methods.branch_and_bound import Search
 from margmap.solve.methods.frontier.scope_tree import Plan, make_plan, rounding_of
 from margmap.solve.methods.frontier.sweep import sweep
+from margmap.solve.output_bounds import view_of
 from margmap.solve.query_circuit import Flat
 from margmap.solve.reduce import Reduced
-from margmap.solve.result import Limits, Outcome, Status, Stopped
+from margmap.solve.result import Outcome
 
 FIRST_WIDTH = 64
 WIDTH_GROWTH = 8

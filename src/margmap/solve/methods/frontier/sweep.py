@@ -16,8 +16,8 @@ from margmap.circuit import PRODUCT, SUM, FloatArray, LongArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.pairs import EPS, LN2, log_of
 from margmap.solve.methods.frontier.scope_tree import Plan
+from margmap.solve.output_bounds import LOWEST_FLOOR
 from margmap.solve.query_circuit import LEAF, SMALLEST, Flat
-from margmap.solve.result import LOWEST_FLOOR
 
 LANES = 16
 ROWS = 64

@@ -1,0 +1,159 @@
+"""Conditional bounds: an upper bound of the root given one value of one variable, for all of them in one pass."""
+
+from __future__ import annotations
+
+import itertools
+from functools import partial
+
+import numpy as np
+
+from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
+from margmap.circuit.structure import Bits, intern_scopes
+from margmap.foundation.jit import kernel
+from margmap.foundation.limits import Runner, to_the_end
+from margmap.foundation.pairs import EPS, UP
+from margmap.solve.output_bounds import Bounds
+from margmap.solve.query_circuit import LEAF, Flat
+from margmap.solve.supports import Flags
+
+# Relative values of one pass of conditional bounds; more literals are done in several passes.
+CONDITIONAL_ROOM = 5_000_000
+
+
+def conditional_bounds(
+    flat: Flat,
+    bounds: Bounds,
+    cardinality: IntArray,
+    asked: Flags,
+    run: Runner = to_the_end,
+    tighten: bool = False,
+) -> FloatArray:
+    """For every value of the variables asked for, a bound of the root given it, relative to the root's output bound.
+
+    One row a variable, padded with zeros. Each node carries the literals of its own scope only. On a large circuit this
+    takes several passes. With ``tighten``, each node's own bound falls to what its
+    best-telling variable allows: the state has one of its values, so no state exceeds the largest of their bounds.
+    """
+    words = max(1, -(-cardinality.size // 64))
+    ids, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words)
+    padded = np.zeros(64 * words, dtype=np.bool_)
+    padded[: asked.size] = asked
+    bits &= np.packbits(padded, bitorder="little").view(np.uint64)
+    result = np.zeros((cardinality.size, int(cardinality.max()) if cardinality.size else 1))
+    room = _conditional_room(ids, bits, cardinality)
+    passes = -(-int(room.sum()) // CONDITIONAL_ROOM)
+    edges = np.searchsorted(np.cumsum(room), np.arange(1, passes) * (room.sum() / max(passes, 1)))
+    windows = [0, *sorted({int(e) + 1 for e in edges if e + 1 < cardinality.size}), cardinality.size]
+    for first, last in itertools.pairwise(windows):
+        entries = int(room[first:last].sum())
+        work = partial(
+            _conditional_bounds,
+            *(flat, bounds.deterministic, bounds.share, ids, bits, cardinality, first, last, tighten, result),
+        )
+        run(work, entries + flat.num_edges, 8 * entries + 24 * flat.num_nodes)
+    return result
+
+
+@kernel
+def _conditional_room(ids: IntArray, bits: Bits, cardinality: IntArray) -> LongArray:
+    """For each variable, how many values a pass over its literals has to keep."""
+    nodes = np.zeros(bits.shape[0], dtype=np.int64)
+    for n in range(ids.size):
+        nodes[ids[n]] += 1
+    room = np.zeros(cardinality.size, dtype=np.int64)
+    for s in range(bits.shape[0]):
+        for v in range(cardinality.size):
+            if bits[s, v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+                room[v] += nodes[s] * cardinality[v]
+    return room
+
+
+@kernel
+def _conditional_bounds(
+    f: Flat,
+    deterministic: Flags,
+    share: FloatArray,
+    ids: IntArray,
+    bits: Bits,
+    cardinality: IntArray,
+    first: int,
+    last: int,
+    tighten: bool,
+    result: FloatArray,
+    stop: LongArray,
+) -> None:
+    """``relative`` are bounds given a literal over the node's own bound, which is ``own`` times its output bound."""
+    n_scopes = bits.shape[0]
+    size = np.zeros(n_scopes, dtype=np.int64)  # literals of each scope in the window
+    for s in range(n_scopes):
+        for v in range(first, last):
+            if bits[s, v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+                size[s] += cardinality[v]
+    at = np.zeros(f.kind.size + 1, dtype=np.int64)
+    for n in range(f.kind.size):
+        at[n + 1] = at[n] + size[ids[n]]
+    relative = np.zeros(at[-1])
+    own = np.ones(f.kind.size)
+    offset = np.zeros(cardinality.size, dtype=np.int64)  # where a variable's literals begin in the current scope
+    for n in range(f.kind.size):
+        if stop[0] != 0:
+            return
+        width = size[ids[n]]
+        mine = at[n]
+        up = 1.0 + (f.start[n + 1] - f.start[n] + 4) * EPS  # more than rounding can take from the terms of this node
+        if f.kind[n] == PRODUCT:
+            own[n] = up
+            for e in range(f.start[n], f.start[n + 1]):
+                own[n] *= own[f.child[e]]
+        elif f.kind[n] == SUM:
+            own[n] = 0.0
+            for e in range(f.start[n], f.start[n + 1]):
+                part = share[e] * own[f.child[e]] * up
+                own[n] = max(own[n], part) if deterministic[n] else own[n] + part
+        if width == 0:
+            continue
+        if f.kind[n] == LEAF:
+            relative[mine + f.value[n]] = 1.0
+        elif f.kind[n] == SUM:
+            for e in range(f.start[n], f.start[n + 1]):
+                other, part = at[f.child[e]], share[e] * own[f.child[e]] * up
+                if deterministic[n]:
+                    for i in range(width):
+                        relative[mine + i] = max(relative[mine + i], part * relative[other + i])
+                else:
+                    for i in range(width):
+                        relative[mine + i] += part * relative[other + i]
+            if tighten:
+                begin = mine
+                for v in range(first, last):
+                    if bits[ids[n], v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+                        most = 0.0
+                        for x in range(cardinality[v]):
+                            most = max(most, relative[begin + x])
+                        own[n] = min(own[n], most)
+                        begin += cardinality[v]
+            if own[n] > 0:
+                for i in range(width):
+                    relative[mine + i] = min(relative[mine + i] / own[n] * UP, 1.0)
+        else:
+            begin = mine
+            for v in range(first, last):
+                if bits[ids[n], v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+                    offset[v] = begin
+                    begin += cardinality[v]
+            for e in range(f.start[n], f.start[n + 1]):
+                c = f.child[e]
+                if size[ids[c]] == 0:
+                    continue
+                other = at[c]
+                for v in range(first, last):
+                    if bits[ids[c], v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+                        for x in range(cardinality[v]):
+                            relative[offset[v] + x] = relative[other + x]
+                        other += cardinality[v]
+    root = at[f.kind.size - 1]
+    for v in range(first, last):
+        if bits[ids[f.kind.size - 1], v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+            for x in range(cardinality[v]):
+                result[v, x] = relative[root + x] * own[f.kind.size - 1] * UP
+            root += cardinality[v]

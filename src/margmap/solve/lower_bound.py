@@ -1,0 +1,57 @@
+"""A state to start from: Algorithm 4 of Choi, Friedman and Van den Broeck, 2022."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from margmap.circuit import PRODUCT, FloatArray, IntArray
+from margmap.foundation.jit import kernel
+from margmap.solve.output_bounds import output_bounds
+from margmap.solve.query_circuit import LEAF, Flat
+from margmap.solve.supports import Flags
+
+
+def lower_bound_state(flat: Flat, deterministic: Flags, variables: int) -> IntArray:
+    """Algorithm 4: take the maximum at deterministic sums and at every sum above one, follow it down."""
+    take_max = _at_or_above(flat, deterministic)
+    state = np.zeros(variables, dtype=np.int32)
+    extract(flat, output_bounds(flat, take_max).share, state)
+    return state
+
+
+@kernel
+def _at_or_above(f: Flat, deterministic: Flags) -> Flags:
+    result: Flags = deterministic.copy()
+    for n in range(f.kind.size):
+        for e in range(f.start[n], f.start[n + 1]):
+            result[n] |= result[f.child[e]]
+    return result
+
+
+@kernel
+def extract(f: Flat, share: FloatArray, state: IntArray) -> None:
+    """The state that the largest share at every sum leads to."""
+    extract_below(f, share, state, f.kind.size - 1, np.zeros(f.kind.size, dtype=np.int32))
+
+
+@kernel
+def extract_below(f: Flat, share: FloatArray, state: IntArray, node: int, stack: IntArray) -> None:
+    """The same below one node; the other variables stay as they are."""
+    stack[0] = node
+    height = 1
+    while height > 0:
+        height -= 1
+        n = stack[height]
+        if f.kind[n] == LEAF:
+            state[f.var[n]] = f.value[n]
+        elif f.kind[n] == PRODUCT:
+            for e in range(f.start[n], f.start[n + 1]):
+                stack[height] = f.child[e]
+                height += 1
+        else:
+            best = f.start[n]
+            for e in range(f.start[n] + 1, f.start[n + 1]):
+                if share[e] > share[best]:
+                    best = e
+            stack[height] = f.child[best]
+            height += 1

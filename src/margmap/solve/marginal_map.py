@@ -1,0 +1,150 @@
+"""Marginal MAP, the one entry: resolve, check, reduce, choose, solve, report."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from typing import Any
+
+import numpy as np
+
+from margmap.circuit import PRODUCT, Circuit, Name, Value
+from margmap.circuit.model import as_model
+from margmap.circuit.structure import require_tractable
+from margmap.errors import QueryError
+from margmap.foundation.limits import TOLERANCE, Limits, Status, Stopped
+from margmap.network.network import Network
+from margmap.solve.methods import AUTO, METHODS
+from margmap.solve.question import Question, ask, check_limits
+from margmap.solve.reduce import Reduced, heaviest_state, reduce_codes
+from margmap.solve.report import report
+from margmap.solve.result import Outcome, Result, without_state
+
+# What an evaluation of the circuit takes, roughly; solvers stop so much earlier, since the answer is evaluated last.
+SECONDS_PER_EDGE, SECONDS_PER_LEAF = 4e-9, 6e-8
+
+# Past the time limit by this many seconds, the first query of a circuit of more edges than that is given up.
+GRACE, LARGE = 0.1, 5_000_000
+
+
+def marginal_map(
+    model: object,
+    query: Sequence[Name] | None = None,
+    evidence: Mapping[Name, Value] | None = None,
+    method: str = AUTO,
+    time_limit: float | None = None,
+    *,
+    k: int = 1,
+    gap: float = TOLERANCE,
+    memory_limit: int | None = None,
+    jobs: int = 1,
+    executor: Executor | None = None,
+    **options: Any,
+) -> Result:
+    """The most likely state of ``query`` given ``evidence``, all other variables summed out, and the proof.
+
+    ``model`` is a circuit, a network, or anything else that :func:`margmap.as_model` takes, such as a model of pgmpy.
+    ``query=None`` asks for every variable that is not observed: the most probable explanation (MPE, :func:`mpe`), exact
+    also where the circuit is not deterministic; continuous variables must then be observed. ``time_limit`` is in
+    seconds, ``gap`` in nats: the solver may stop as soon as the bounds are that close. Stopped early, by a limit or by
+    Ctrl-C, the result has the best state found and both bounds; its state is None if there was none yet, as while a
+    network is planned or compiled. ``k`` asks for that many best states, in ``Result.top``. ``memory_limit`` is in
+    bytes: what the process may grow by during this call. What would not fit is not begun; it becomes a gap. Further
+    options belong to the method, such as ``heuristic="Pruned"`` of ``iterative``.
+
+    A :class:`~margmap.Network` is compiled for this query first, within ``max_edges``, or solved by ``elimination``
+    without a circuit where its hidden variables can be summed out first.
+
+    ``jobs`` is for one hard query: past the first second it is shared out over so many processes of this machine, or
+    over the workers of ``executor``, anything with the interface of :mod:`concurrent.futures`. The answer is as proven
+    as on one core.
+    """
+    check_limits(time_limit, k, gap, memory_limit, jobs)
+    limits = Limits(time_limit, gap, memory_limit)
+    model = as_model(model)
+    shared = (jobs, executor) if jobs > 1 or executor is not None else None
+    status: Status
+    with limits.catching_interrupts(), limits.not_counting_compilation():
+        question = ask(model, query, evidence, method, k, options, shared)
+        try:
+            return answer(question, limits)
+        except Stopped as stopped:  # before there was a state
+            status = stopped.status
+        except MemoryError:  # one table too large for the machine
+            status = "memory_limit"
+    # All that is known without a state is that the probabilities of a Bayesian network are at most 1.
+    log_upper = 0.0 if isinstance(model, Network) and model.kind == "bayes" else np.inf
+    return without_state(status, method, limits.clock() - limits.begun, log_upper)
+
+
+def mpe(model: object, evidence: Mapping[Name, Value] | None = None, **keywords: Any) -> Result:
+    """The most probable explanation: the most likely state of all variables that are not observed, and the proof.
+
+    The same as :func:`marginal_map` without a query, whose keywords it takes (``method``, ``time_limit``, ``k`` ...).
+    """
+    if "query" in keywords:
+        raise QueryError("mpe asks for every variable that is not observed: use marginal_map for a query")
+    return marginal_map(model, None, evidence, **keywords)
+
+
+def answer(question: Question, limits: Limits) -> Result:
+    """The answer for a model of either kind; :class:`Stopped` if there is no state within the limits."""
+    if isinstance(question.model, Network):
+        from margmap.solve.network_map import network_map
+
+        return network_map(question, limits)
+    return circuit_map(question, limits)
+
+
+def circuit_map(question: Question, limits: Limits) -> Result:
+    """The answer for a circuit: reduce, choose, solve, report."""
+    circuit, columns = question.model, question.columns
+    assert isinstance(circuit, Circuit)
+    codes, reals = circuit.encoded(question.observed)
+    _prepare(circuit, limits)
+    limits.reserve((question.k + 1) * _seconds_of_a_pass(circuit))
+    method, outcome = question.method, Outcome([np.zeros(0, dtype=np.int32)], -np.inf, "optimal")
+    rounding, p_evidence = circuit.scaled.rounding, None
+    try:
+        reduced = reduce_codes(circuit, columns, codes, reals, limits.run)
+        p_evidence, rounding = reduced.evidence, reduced.rounding
+        if columns:
+            method, outcome = _solve(question, reduced, limits)
+    except Stopped as stopped:
+        outcome = Outcome([], 0.0, stopped.status)
+    except MemoryError:  # one table too large for the machine
+        outcome = Outcome([], 0.0, "memory_limit")
+    if not outcome.states or p_evidence is None:  # stopped before there was one
+        state, p_evidence = heaviest_state(circuit, columns, codes, reals)
+        outcome = outcome._replace(states=[state])
+    return report(question, codes, reals, outcome, p_evidence, rounding, method, limits)
+
+
+def _solve(question: Question, reduced: Reduced, limits: Limits) -> tuple[str, Outcome]:
+    """Solve with the method asked for, or with the one that fits the circuit; the name says which it was."""
+    if question.shared:
+        from margmap.solve.share_query import share_query
+
+        return share_query(reduced, limits, question.method, *question.shared)
+    several = {"k": question.k} if question.k > 1 else {}
+    if question.method == AUTO:
+        from margmap.solve.choose import choose
+
+        choice = choose(reduced, limits)
+        return choice.name, choice.solve(**several).because(choice.why)
+    return question.method, METHODS[question.method].solve(reduced, limits, **several, **question.options)
+
+
+def _seconds_of_a_pass(circuit: Circuit) -> float:
+    return SECONDS_PER_EDGE * circuit.num_edges + SECONDS_PER_LEAF * int(np.count_nonzero(circuit.kind < PRODUCT))
+
+
+def _prepare(circuit: Circuit, limits: Limits) -> None:
+    """Make what a circuit keeps for all queries, if this is the first one, as long as there is time.
+
+    What was made is kept, so that a query that was stopped here has more time when it is asked again.
+    """
+    for step in (require_tractable, lambda c: c.scaled):
+        if circuit.num_edges > LARGE and limits.late(GRACE):
+            raise Stopped("time_limit")
+        step(circuit)

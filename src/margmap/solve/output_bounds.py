@@ -1,0 +1,147 @@
+"""Output bounds: an upper bound of every node over all states (Algorithm 1 of Choi, Friedman and Van den Broeck, 2022).
+
+The proofs are in ``docs/algorithms.md``. All later passes work with *shares*: the share of an edge is its child's bound
+times its weight, over the bound of its node, so that every number is relative to the root's bound.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
+from margmap.foundation.jit import kernel
+from margmap.foundation.limits import Runner, to_the_end
+from margmap.foundation.pairs import EPS, STEP, TINY, UP, decoded, log_of, moved, normal, plus, raised
+from margmap.solve.query_circuit import SMALLEST, Flat
+from margmap.solve.supports import Flags, Supports, find_deterministic, find_supports
+
+#: Relative bounds under this are not compared: what underflow can have taken from them counts for nothing above it.
+LOWEST_FLOOR = 2.0**-900
+
+
+class Bounds(NamedTuple):
+    """Output bounds (Algorithm 1) and what follows from them."""
+
+    #: Sums whose children exclude each other: they take the maximum.
+    deterministic: Flags
+    #: The bound of node n is ``value[n] * 2**exponent[n]``.
+    value: FloatArray
+    exponent: FloatArray
+    #: For each edge below a sum, ``weight * bound of the child / bound of the node``, at least ``TINY``; 1 below
+    #: products.
+    share: FloatArray
+    #: log of the root's bound.
+    log_upper: float
+    #: Whether all shares are what they say: none was raised to ``TINY``.
+    faithful: bool = True
+    #: The smallest product of the shares on a way through sums alone, at least ``SMALLEST``.
+    least: float = 1.0
+
+
+class View(NamedTuple):
+    """A circuit with its bounds; ``log_factor`` is what has been taken out of it."""
+
+    flat: Flat
+    log_factor: float
+    supports: Supports
+    bounds: Bounds
+
+    @property
+    def log_upper(self) -> float:
+        """log of the root's bound, with what was taken out."""
+        return raised(self.log_factor, self.bounds.log_upper)
+
+
+def view_of(flat: Flat, log_factor: float, cardinality: IntArray, run: Runner = to_the_end) -> View:
+    """The bounds of a circuit, which may be the empty one, that of no state."""
+    supports = find_supports(flat, cardinality, run)
+    if flat.num_nodes == 0:
+        nothing = np.zeros(0)
+        return View(flat, log_factor, supports, Bounds(np.zeros(0, np.bool_), nothing, nothing, nothing, -np.inf))
+    return View(flat, log_factor, supports, output_bounds(flat, find_deterministic(flat, supports, run), run))
+
+
+def output_bounds(flat: Flat, deterministic: Flags, run: Runner = to_the_end) -> Bounds:
+    """Algorithm 1: the maximum at deterministic sums, the sum at the others, the product at products."""
+    work = partial(_output_bounds, flat, deterministic)
+    value, exponent, share, faithful, least = run(work, flat.num_edges, 24 * flat.num_nodes + 8 * flat.num_edges)
+    log_upper = log_of(value[-1], exponent[-1])
+    return Bounds(deterministic, value, exponent, share, log_upper + 2 * EPS * abs(log_upper), faithful, float(least))
+
+
+def floor_of(log_floor: float, log_upper: float) -> float:
+    """``exp(log_floor - log_upper)``, rounded down: a bound relative to ``log_upper`` that is not above it cannot win.
+
+    Bounds near the smallest doubles have few digits and may have lost some to underflow, so that a floor down there
+    becomes -1, which no bound is under.
+    """
+    rounding = 4 * EPS * (1 + abs(log_floor) + abs(log_upper)) if log_floor > -np.inf else 0.0
+    value = float(np.exp(min(log_floor - log_upper - rounding, 700.0)))
+    return value if value > LOWEST_FLOOR else -1.0
+
+
+@kernel
+def _output_bounds(f: Flat, take_max: Flags, stop: LongArray) -> tuple[FloatArray, FloatArray, FloatArray, bool, float]:
+    """Every bound is multiplied by a little more than its own rounding can have taken, and so is every share."""
+    value, exponent = np.ones(f.kind.size), np.zeros(f.kind.size)
+    way, least = np.ones(f.kind.size), 1.0
+    share = np.ones(f.child.size)
+    faithful = True
+    for n in range(f.kind.size):
+        if stop[0] != 0:
+            break
+        edges = f.start[n + 1] - f.start[n]
+        if f.kind[n] == PRODUCT:
+            v, power = 1.0 + edges * EPS, 0.0
+            for e in range(f.start[n], f.start[n + 1]):
+                v *= value[f.child[e]]
+                power += exponent[f.child[e]]
+                if v < TINY:
+                    v /= TINY
+                    power -= STEP
+            value[n], exponent[n] = v, power
+        elif f.kind[n] == SUM:
+            v, power, plain = 0.0, 0.0, True
+            for e in range(f.start[n], f.start[n + 1]):
+                plain &= exponent[f.child[e]] == 0 and f.weight[e] > 0
+                share[e] = f.weight[e] * value[f.child[e]]
+                v = max(v, share[e]) if take_max[n] else v + share[e]
+            if not plain:
+                v, power = _sum_of_pairs(f, n, take_max[n], value, exponent, share)
+            v *= 1.0 + (edges + 4) * EPS
+            for e in range(f.start[n], f.start[n + 1]):
+                share[e] = share[e] / v * UP
+                if share[e] < TINY:
+                    share[e] = TINY
+                    faithful = False
+                way[n] = min(way[n], share[e] * way[f.child[e]])
+            way[n] = max(way[n], SMALLEST)
+            least = min(least, way[n])
+            if v < TINY:
+                v /= TINY
+                power -= STEP
+            value[n], exponent[n] = v, power
+    return value, exponent, share, faithful, least
+
+
+@kernel
+def _sum_of_pairs(
+    f: Flat, n: int, take_max: bool, value: FloatArray, exponent: FloatArray, share: FloatArray
+) -> tuple[float, float]:
+    """The sum or the maximum of a sum's terms, which are powers of two apart; ``share`` gets the terms themselves."""
+    v, power = 0.0, 0.0
+    for e in range(f.start[n], f.start[n + 1]):
+        c = f.child[e]
+        w, shift = decoded(f.weight[e])
+        share[e] = w * value[c]
+        if take_max:
+            if v == 0 or moved(share[e], shift + exponent[c] - power) > v:
+                v, power = normal(share[e], shift + exponent[c])
+        else:
+            v, power = plus(v, power, share[e], shift + exponent[c])
+    for e in range(f.start[n], f.start[n + 1]):
+        share[e] = moved(share[e], decoded(f.weight[e])[1] + exponent[f.child[e]] - power)
+    return v, power

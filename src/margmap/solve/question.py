@@ -1,0 +1,94 @@
+"""A marginal-MAP question: names resolved to columns and codes, options and limits checked, once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from numbers import Real
+from typing import Any
+
+from margmap.circuit import Circuit, Name
+from margmap.errors import QueryError
+from margmap.foundation.limits import TOLERANCE
+from margmap.network.network import Network
+from margmap.solve.methods import AUTO, METHODS, methods_for
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is asked of a model; all numbers are those of the model's own variables and values."""
+
+    model: Circuit | Network
+    #: The columns of the query variables.
+    columns: list[int]
+    #: The value of each observed variable: a code, or the number itself for a continuous one.
+    observed: dict[int, int | float]
+    method: str = AUTO
+    #: How many best states.
+    k: int = 1
+    #: Further options of the method.
+    options: Mapping[str, Any] = field(default_factory=dict)
+    #: Processes and executor, if the query is to be shared out over many cores.
+    shared: tuple[int, Executor | None] | None = None
+    #: For a network, the most edges that its circuit may have.
+    max_edges: int | None = None
+
+
+def ask(
+    model: Circuit | Network,
+    query: Sequence[Name] | None,
+    evidence: Any,
+    method: str = AUTO,
+    k: int = 1,
+    options: Mapping[str, Any] | None = None,
+    shared: tuple[int, Executor | None] | None = None,
+) -> Question:
+    """The question that a user's words mean for this model; what cannot be asked is a :class:`QueryError`."""
+    options = dict(options or {})
+    max_edges = options.pop("max_edges", None) if isinstance(model, Network) else None
+    if max_edges is not None and (isinstance(max_edges, bool) or not isinstance(max_edges, int) or max_edges < 1):
+        raise QueryError(f"max_edges={max_edges!r}: give a positive whole number")
+    check_method(method, k, options, "network" if isinstance(model, Network) else "circuit")
+    sharing = [AUTO, *(m.name for m in METHODS.values() if m.shared)]
+    if shared and (k > 1 or options or method not in sharing):
+        raise QueryError(
+            f"one query on many cores is for {', '.join(sharing)} without options, and for one state: "
+            "leave jobs and executor out"
+        )
+    observed = model.observed(evidence)
+    return Question(model, model.asked(query, observed), observed, method, k, options, shared, max_edges)
+
+
+def check_limits(
+    time_limit: float | None = None, k: int = 1, gap: float = TOLERANCE, memory_limit: int | None = None, jobs: int = 1
+) -> None:
+    """Refuse limits that cannot be meant, and numbers of states."""
+    if time_limit is not None and not (_is_real(time_limit) and time_limit > 0):
+        raise QueryError(f"time_limit={time_limit!r}: give a positive number of seconds, or None")
+    if not (_is_real(gap) and gap >= 0):
+        raise QueryError(f"gap={gap!r}: give a number of at least 0, in nats")
+    if memory_limit is not None and not (isinstance(memory_limit, int) and memory_limit > 0):
+        raise QueryError(f"memory_limit={memory_limit!r}: give a positive number of bytes, or None")
+    if isinstance(k, bool) or not isinstance(k, int) or k < 1:
+        raise QueryError(f"k={k!r}: give the number of states to find, at least 1")
+    if isinstance(jobs, bool) or not isinstance(jobs, int) or jobs < 1:
+        raise QueryError(f"jobs={jobs!r}: give the number of processes, at least 1")
+
+
+def check_method(method: str, k: int, options: Mapping[str, Any], takes: str = "circuit") -> None:
+    """Refuse a method that does not exist for such a model or does not know its options."""
+    known = {m.name: m for m in methods_for(takes)}
+    if not isinstance(method, str) or (method != AUTO and method not in known):
+        raise QueryError(f"unknown method {method!r}: choose {', '.join([AUTO, *known])}")
+    if k > 1 and method != AUTO and not known[method].several:
+        several = ", ".join([AUTO, *(m.name for m in known.values() if m.several)])
+        raise QueryError(f"method {method!r} finds one state only: for the {k} best use one of {several}")
+    taken = () if method == AUTO else known[method].options
+    for option in options:
+        if option not in taken:
+            raise QueryError(f"method {method!r} has no option {option!r}: it takes {', '.join(taken) or 'none'}")
+
+
+def _is_real(value: object) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool)

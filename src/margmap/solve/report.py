@@ -1,0 +1,100 @@
+"""The report: states scored on the model as given, the bound moved up by all rounding, the status, the result."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from margmap.circuit import Circuit, FloatArray, IntArray, Name
+from margmap.foundation.limits import Limits, Status
+from margmap.foundation.pairs import log_of, log_parts, raised, two_sum
+from margmap.inference.passes import extra_rounding
+from margmap.inference.queries import value_pair
+from margmap.solve.question import Question
+from margmap.solve.result import Outcome, Ranked, Result
+
+# On a circuit so large that rounding alone can amount to more than the tolerance, a finished search counts up to this.
+ROUNDED = 1e-8
+
+Pair = tuple[float, float]
+
+
+def named(question: Question, state: Iterable[int]) -> dict[Name, int | str]:
+    """A state of the query in the user's words."""
+    variables = [question.model.variables[column] for column in question.columns]
+    return {variable.name: variable.label(int(x)) for variable, x in zip(variables, state, strict=True)}
+
+
+def result_of(
+    status: Status,
+    top: Sequence[Ranked],
+    log_upper: float,
+    method: str,
+    limits: Limits,
+    details: Mapping[str, Any],
+) -> Result:
+    """The result with these states, best first."""
+    best = top[0]
+    log_upper = max(log_upper, best.log_prob)
+    seconds = limits.clock() - limits.begun
+    return Result(status, *best, log_upper, method, seconds, tuple(top), details)
+
+
+def report(
+    question: Question,
+    codes: IntArray,
+    reals: FloatArray,
+    outcome: Outcome,
+    p_evidence: Pair,
+    rounding: float,
+    method: str,
+    limits: Limits,
+) -> Result:
+    """What a method's outcome on the reduced circuit amounts to on the circuit as given.
+
+    ``p_evidence`` is p(e) as a pair, and ``rounding`` is how far, relatively, the reduced circuit can be off.
+    """
+    circuit, top = question.model, []
+    assert isinstance(circuit, Circuit)
+    for state in outcome.states:
+        codes[question.columns] = state
+        p = value_pair(circuit, codes, reals)
+        top.append(Ranked(named(question, state.tolist()), float(log_of(*p)), _log_ratio(p, p_evidence)))
+    top.sort(key=lambda ranked: -ranked.log_conditional)
+    # The solver's bound, moved up by all that rounding can have taken from it or added to the value of a state.
+    lost = 2 * rounding + extra_rounding(circuit.scaled, p_evidence[1])
+    others = raised(outcome.log_upper, lost)
+    log_upper = max(others, raised(top[0].log_conditional, lost))
+    status = _status(outcome.status, others, [ranked.log_conditional for ranked in top], question.k, limits)
+    if status == "optimal" and lost > limits.gap + ROUNDED + 2 * math.ulp(top[0].log_prob):
+        status = "precision_limit"  # the state is the best one, but its own value is not known to so many digits
+    return result_of(status, top, _log_product(p_evidence, log_upper), method, limits, outcome.details)
+
+
+def _status(status: Status, others: float, values: Sequence[float], k: int, limits: Limits) -> Status:
+    """What a solver's status amounts to, given its states' log p(q | e) and a bound on that of all other states.
+
+    Compared are conditional probabilities: where log p(e) is large, the last digit of log p(q, e) is more than the
+    tolerance.
+    """
+    away = others - values[-1] if len(values) == k else (-np.inf if others == -np.inf else np.inf)
+    if away <= limits.gap or (status == "optimal" and away <= limits.gap + ROUNDED):
+        return "optimal"
+    # The search may have come to its end with numbers that doubles cannot tell apart.
+    return "precision_limit" if status == "optimal" else status
+
+
+def _log_ratio(a: Pair, b: Pair) -> float:
+    """The logarithm of the quotient of two pairs."""
+    return float(log_of(a[0] / b[0], a[1] - b[1]))
+
+
+def _log_product(p: Pair, log_factor: float) -> float:
+    """The smallest double that is not under log ``p`` + ``log_factor``."""
+    high, low = log_parts(*p)
+    total, lost = two_sum(high, log_factor)
+    rest = low + lost
+    return float(total) if rest <= 0 else float(np.nextafter(total + rest, np.inf))

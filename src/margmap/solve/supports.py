@@ -1,0 +1,101 @@
+"""Which values of which variables are possible below each node, and what follows: which sums are Q-deterministic."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from margmap.circuit import SUM, IntArray, LongArray
+from margmap.circuit.structure import Bits
+from margmap.foundation.jit import kernel
+from margmap.foundation.limits import Runner, to_the_end
+from margmap.solve.query_circuit import LEAF, Flat
+
+Flags = NDArray[np.bool_]
+
+
+class Supports(NamedTuple):
+    """Which values of which variables are possible below each node.
+
+    Bit ``v`` of the ``k``-th group of ``words`` words says that variable ``v`` can have value ``k``.
+    """
+
+    can: Bits
+    words: int
+
+
+def find_supports(flat: Flat, cardinality: IntArray, run: Runner = to_the_end) -> Supports:
+    """The possible values of every variable below every node."""
+    words = max(1, -(-cardinality.size // 64))
+    groups = int(cardinality.max()) if cardinality.size else 1
+    room = 8 * groups * words * flat.num_nodes
+    return Supports(run(partial(_supports, flat, words, groups), room // 8 + flat.num_edges, room), words)
+
+
+def possible(supports: Supports, variables: int) -> Flags:
+    """By variable and value: whether the root can be other than zero with it."""
+    groups = supports.can[-1].reshape(-1, supports.words)
+    bits = np.unpackbits(groups.view(np.uint8), axis=1, bitorder="little")[:, :variables]
+    result: Flags = bits.T != 0
+    return result
+
+
+def undecided(supports: Supports, variables: int) -> Flags:
+    """The variables with more than one value possible below the root."""
+    result: Flags = possible(supports, variables).sum(axis=1) > 1
+    return result
+
+
+def find_deterministic(flat: Flat, supports: Supports, run: Runner = to_the_end) -> Flags:
+    """The sums any two children of which exclude each other on some variable (Q-determinism, a sufficient test)."""
+    work = partial(_deterministic, flat, supports.can, supports.words)
+    return run(work, supports.can.size + flat.num_edges, flat.num_nodes)
+
+
+@kernel
+def _supports(f: Flat, words: int, groups: int, stop: LongArray) -> Bits:
+    can = np.zeros((f.kind.size, groups * words), dtype=np.uint64)
+    for n in range(f.kind.size):
+        if stop[0] != 0:
+            break
+        if f.kind[n] == LEAF:
+            can[n, f.value[n] * words + (f.var[n] >> 6)] = np.uint64(1) << np.uint64(f.var[n] & 63)
+        for e in range(f.start[n], f.start[n + 1]):
+            for w in range(can.shape[1]):
+                can[n, w] |= can[f.child[e], w]
+    return can
+
+
+@kernel
+def exclude(can: Bits, words: int, a: int, b: int) -> bool:
+    """Whether some variable below nodes ``a`` and ``b`` (of one scope) has no value possible in both."""
+    for w in range(words):
+        scope, common = np.uint64(0), np.uint64(0)
+        for g in range(w, can.shape[1], words):
+            scope |= can[a, g]
+            common |= can[a, g] & can[b, g]
+        if scope != common:
+            return True
+    return False
+
+
+@kernel
+def _deterministic(f: Flat, can: Bits, words: int, stop: LongArray) -> Flags:
+    result = np.zeros(f.kind.size, dtype=np.bool_)
+    for n in range(f.kind.size):
+        if f.kind[n] != SUM:
+            continue
+        result[n] = True
+        for e in range(f.start[n] + 1, f.start[n + 1]):
+            if stop[0] != 0:
+                return result
+            for other in range(f.start[n], e):
+                if not exclude(can, words, f.child[e], f.child[other]):
+                    result[n] = False
+                    break
+            if not result[n]:
+                break
+    return result

@@ -1,0 +1,60 @@
+"""The values of a query circuit under a state: one pass up, for all nodes or some."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray
+from margmap.foundation.jit import kernel
+from margmap.foundation.pairs import STEP, TINY, decoded, log_of, plus
+from margmap.solve.query_circuit import Flat
+
+
+@kernel
+def log_value(f: Flat, state: IntArray) -> float:
+    """The log value of a state."""
+    value, exponent = np.zeros(f.kind.size), np.zeros(f.kind.size)
+    evaluate(f, state, value, exponent)
+    return log_of(value[f.kind.size - 1], exponent[f.kind.size - 1])
+
+
+@kernel
+def evaluate(f: Flat, state: IntArray, value: FloatArray, exponent: FloatArray) -> None:
+    """Every node's value under a state, as a pair; the exponent of a zero is 0."""
+    evaluate_nodes(f, range(f.kind.size), state, value, exponent)
+
+
+@kernel
+def evaluate_nodes(f: Flat, nodes: Iterable[int], state: IntArray, value: FloatArray, exponent: FloatArray) -> None:
+    """The values of some nodes, children first, from those of their children."""
+    for n in nodes:
+        power = 0.0
+        if f.kind[n] == PRODUCT:
+            v = 1.0
+            for e in range(f.start[n], f.start[n + 1]):
+                v *= value[f.child[e]]
+                power += exponent[f.child[e]]
+                if v < TINY:
+                    if v == 0:
+                        power = 0.0
+                        break
+                    v /= TINY
+                    power -= STEP
+        elif f.kind[n] == SUM:
+            v, plain = 0.0, True
+            for e in range(f.start[n], f.start[n + 1]):
+                plain &= exponent[f.child[e]] == 0 and f.weight[e] > 0
+                v += f.weight[e] * value[f.child[e]]
+            if not plain:
+                v = 0.0
+                for e in range(f.start[n], f.start[n + 1]):
+                    w, shift = decoded(f.weight[e])
+                    v, power = plus(v, power, w * value[f.child[e]], shift + exponent[f.child[e]])
+            if 0 < v < TINY:
+                v /= TINY
+                power -= STEP
+        else:
+            v = 1.0 if state[f.var[n]] == f.value[n] else 0.0
+        value[n], exponent[n] = v, power
