@@ -10,7 +10,7 @@ from rows_for_learning import JUICE_ROWS, closed_form, naive_information, tangle
 
 import margmap as mm
 from margmap.learn import chow_liu
-from margmap.learn.chow_liu import learn_tree, mutual_information, root_at_centre
+from margmap.learn.chow_liu_tree import learn_tree, mutual_information, root_at_centre
 from margmap.learn.table import read_tables
 
 

@@ -101,7 +101,7 @@ def test_bad_outputs_are_refused_before_the_work(files, tmp_path: Path) -> None:
 
 
 def test_a_stop_before_the_first_split_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("margmap.learn.strudel.grow", lambda *_args: -1)
+    monkeypatch.setattr("margmap.learn.strudel_growth.grow", lambda *_args: -1)
     np.savetxt(tmp_path / "rows.csv", tangled(100, 5, seed=2), fmt="%d", delimiter=",")
     code, out, err = run("learn", tmp_path / "rows.csv", "-o", tmp_path / "model.json", "--time-limit", 0, "--json")
     assert code == 0
@@ -115,7 +115,7 @@ def test_ctrl_c_writes_the_best_circuit_so_far(tmp_path: Path) -> None:
     np.savetxt(tmp_path / "rows.csv", rows, fmt="%d", delimiter=",")
     code = (
         "import signal; signal.signal(signal.SIGINT, signal.default_int_handler)\n"
-        "import margmap.learn.strudel as g; real = g._Run.look\n"
+        "import margmap.learn.strudel_growth as g; real = g._Run.look\n"
         "def look(*a, **k):\n    print('go', flush=True); return real(*a, **k)\n"
         "g._Run.look = look\n"
         "from margmap.cli import main; main()"

@@ -8,7 +8,7 @@ from rows_for_learning import tangled
 
 import margmap as mm
 from margmap.learn import chow_liu, learn_mixture, mixture, strudel
-from margmap.learn.mixture import _clusters
+from margmap.learn.mixture_em import _clusters
 
 
 @pytest.mark.parametrize("values", [2, 3])

@@ -15,8 +15,8 @@ from rows_for_learning import closed_form, tangled
 
 import margmap as mm
 from margmap.learn import chow_liu, learn_strudel, strudel
-from margmap.learn import strudel as growing
-from margmap.learn.chow_liu import learn_tree
+from margmap.learn import strudel_growth as growing
+from margmap.learn.chow_liu_tree import learn_tree
 from margmap.learn.decision_circuit import LIVE_ELEMENTS, LIVE_NODES, SINGLES, Network
 from margmap.learn.strudel_split import fill_queue
 from margmap.learn.strudel_split import grow as split_next

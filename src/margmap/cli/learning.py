@@ -15,7 +15,7 @@ from margmap.errors import FormatError, NoSplitWarning, QueryError
 
 if TYPE_CHECKING:
     from margmap.circuit import Circuit
-    from margmap.learn.strudel import Learned, Progress
+    from margmap.learn.strudel_growth import Learned, Progress
     from margmap.learn.table import Codes
 
 _BAR = 20
@@ -34,6 +34,7 @@ def read_data(data: Path, valid: Path | None, folder: Path | None) -> tuple[Any,
 
 def check_output(output: Path, train: Any) -> None:
     """Refuse before the work what cannot be written after it."""
+    from margmap.circuit import Circuit
     from margmap.io.formats import formats_of
 
     suffixes = [suffix for suffix in output.suffixes if suffix.lower() != ".gz"]
@@ -52,7 +53,7 @@ def run(
 ) -> Learned:
     """Learn with a line of progress on a terminal."""
     with spinner("Learning ...") as show:
-        from margmap.learn.strudel import learn_strudel
+        from margmap.learn.strudel_growth import learn_strudel
 
         start: Circuit | None = None
         if resume is not None:
@@ -92,7 +93,7 @@ def progress(now: Progress, part: float | None) -> str:
 def mix(train: Any, valid: Any, learned: Learned, components: int, seed: int) -> Circuit:
     """A mixture on the structure that was learned."""
     with spinner("Fitting the mixture ...") as show:
-        from margmap.learn.mixture import learn_mixture
+        from margmap.learn.mixture_em import learn_mixture
 
         return learn_mixture(
             train,

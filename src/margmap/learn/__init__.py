@@ -11,26 +11,26 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from margmap.errors import NoSplitWarning as NoSplitWarning
-    from margmap.learn.chow_liu import chow_liu as chow_liu
+    from margmap.learn.chow_liu_tree import chow_liu as chow_liu
     from margmap.learn.datasets import DATASETS as DATASETS
     from margmap.learn.datasets import load_dataset as load_dataset
     from margmap.learn.estimators import ChowLiu as ChowLiu
     from margmap.learn.estimators import Strudel as Strudel
-    from margmap.learn.mixture import Mixture as Mixture
-    from margmap.learn.mixture import learn_mixture as learn_mixture
-    from margmap.learn.mixture import mixture as mixture
-    from margmap.learn.strudel import Learned as Learned
-    from margmap.learn.strudel import Progress as Progress
-    from margmap.learn.strudel import learn_strudel as learn_strudel
-    from margmap.learn.strudel import strudel as strudel
+    from margmap.learn.mixture_em import Mixture as Mixture
+    from margmap.learn.mixture_em import learn_mixture as learn_mixture
+    from margmap.learn.mixture_em import mixture as mixture
+    from margmap.learn.strudel_growth import Learned as Learned
+    from margmap.learn.strudel_growth import Progress as Progress
+    from margmap.learn.strudel_growth import learn_strudel as learn_strudel
+    from margmap.learn.strudel_growth import strudel as strudel
 
 # Where each public name lives; no module has the name of a function, which would hide it.
 _HOME = {
-    "em": "Mixture learn_mixture mixture",
+    "mixture_em": "Mixture learn_mixture mixture",
     "estimators": "ChowLiu Strudel",
     "datasets": "DATASETS load_dataset",
-    "grow": "Learned NoSplitWarning Progress learn_strudel strudel",
-    "tree": "chow_liu",
+    "strudel_growth": "Learned NoSplitWarning Progress learn_strudel strudel",
+    "chow_liu_tree": "chow_liu",
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names.split()}
 __all__ = sorted(_MODULE)

@@ -31,7 +31,7 @@ from margmap.circuit import (
 from margmap.circuit.vtree import Vtree, derive_vtree
 from margmap.errors import DataError, StructureError
 from margmap.foundation.jit import kernel
-from margmap.learn.chow_liu import Join, Tree, tree_vtree
+from margmap.learn.chow_liu_tree import Join, Tree, tree_vtree
 from margmap.learn.table import Codes, Table
 
 NONE = -1

@@ -11,8 +11,8 @@ from margmap.circuit import Circuit, FloatArray
 from margmap.circuit.vtree import Vtree, vtree_of
 from margmap.errors import DataError, MissingExtraError
 from margmap.inference.queries import log_likelihood, sample
-from margmap.learn.chow_liu import Join, chow_liu
-from margmap.learn.strudel import Learned, PickEdge, PickVariable, Prior, learn_strudel
+from margmap.learn.chow_liu_tree import Join, chow_liu
+from margmap.learn.strudel_growth import Learned, PickEdge, PickVariable, Prior, learn_strudel
 
 try:
     from sklearn.base import BaseEstimator, DensityMixin

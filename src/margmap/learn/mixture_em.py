@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from margmap.circuit import INDICATOR, SUM, Circuit, FloatArray, IntArray
 from margmap.errors import DataError
 from margmap.foundation.jit import kernel
-from margmap.learn.chow_liu import check_smoothing, learn_tree
+from margmap.learn.chow_liu_tree import check_smoothing, learn_tree
 from margmap.learn.decision_circuit import NONE, Network, Snapshot
 from margmap.learn.table import Codes, read_tables
 

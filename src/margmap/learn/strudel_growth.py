@@ -14,7 +14,7 @@ import numpy as np
 from margmap.circuit import Circuit, LongArray
 from margmap.errors import DataError, NoSplitWarning
 from margmap.foundation.limits import Limits, Stopped
-from margmap.learn.chow_liu import Join, check_smoothing, learn_tree
+from margmap.learn.chow_liu_tree import Join, check_smoothing, learn_tree
 from margmap.learn.decision_circuit import SPLITS, Network
 from margmap.learn.strudel_split import EDGE_FLOW, EDGE_RANDOM, EXHAUSTED, NO_ROOM, VAR_MI, VAR_RANDOM, fill_queue, grow
 from margmap.learn.table import read_tables
