@@ -12,6 +12,7 @@ from margmap.certificate.blocks import Cover, Work, blocks_of, rescaled, tree_of
 from margmap.certificate.verify import problem_of, threshold_of
 from margmap.circuit import SUM
 from margmap.inference.passes import edge_share, flows, forward
+from margmap.inference.scaled import scaled
 
 
 def tight_places(circuit, certificate):
@@ -98,7 +99,7 @@ def used_edges(circuit, certificate):
     """The edges below sums with a share of at least 0.01 in the probability of the state."""
     observed = {**certificate.evidence, **dict(zip(certificate.query, certificate.state, strict=True))}
     codes, reals = circuit.encoded({circuit.index(name): value for name, value in observed.items()})
-    s = circuit.scaled
+    s = scaled(circuit)
     value, exponent = np.zeros(circuit.num_nodes), np.zeros(circuit.num_nodes)
     forward(s, codes, reals, value, exponent)
     flow = flows(s, value, exponent)

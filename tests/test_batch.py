@@ -19,6 +19,7 @@ import margmap as mm
 from circuits import SORTS, random_circuit, random_instance, running_example
 from margmap.distribute.executors import open_executor
 from margmap.foundation.limits import Limits
+from margmap.inference.scaled import scaled
 from margmap.solve import batch
 
 
@@ -442,7 +443,7 @@ def test_trouble_with_reading_comes_after_the_rows_before_it(processes, example)
 
 def test_circuits_and_networks_travel_unchanged():
     circuit = running_example()
-    _ = circuit.scaled
+    _ = scaled(circuit)
     copy = pickle.loads(pickle.dumps(circuit))
     assert copy.variables == circuit.variables
     for name in ("kind", "start", "child", "log_weight", "var", "param_start", "param"):

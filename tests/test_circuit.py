@@ -18,6 +18,7 @@ from margmap.circuit import (
     Parts,
     assemble,
 )
+from margmap.inference.scaled import scaled
 
 ARRAYS = ("kind", "start", "child", "log_weight", "var", "param_start", "param")
 
@@ -96,7 +97,7 @@ class TestValue:
         c = small()
         assert c.scopes is c.scopes
         assert c.properties is c.properties
-        assert c.scaled is c.scaled
+        assert scaled(c) is scaled(c)
 
     def test_arrays_have_fixed_types(self):
         arrays = {name: array.astype(np.int64 if name != "log_weight" else np.float64)

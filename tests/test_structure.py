@@ -26,7 +26,8 @@ from margmap import (
     smooth,
 )
 from margmap.circuit import INDICATOR, PRODUCT, SUM, Parts, assemble, structure
-from margmap.circuit.structure import leaf_tables, log_totals
+from margmap.circuit.leaves import leaf_tables
+from margmap.circuit.transform import log_totals
 
 A, B, C = Variable("a"), Variable("b"), Variable("c")
 

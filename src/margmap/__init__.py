@@ -27,10 +27,10 @@ if TYPE_CHECKING:
     from margmap.circuit.formula import gaussian as gaussian
     from margmap.circuit.formula import indicator as indicator
     from margmap.circuit.model import as_model as as_model
-    from margmap.circuit.structure import Properties as Properties
-    from margmap.circuit.structure import check as check
-    from margmap.circuit.structure import normalise as normalise
-    from margmap.circuit.structure import smooth as smooth
+    from margmap.circuit.properties import Properties as Properties
+    from margmap.circuit.properties import check as check
+    from margmap.circuit.transform import normalise as normalise
+    from margmap.circuit.transform import smooth as smooth
     from margmap.circuit.vtree import Vtree as Vtree
     from margmap.circuit.vtree import vtree_of as vtree_of
     from margmap.errors import DataError as DataError
@@ -87,7 +87,8 @@ _HOME = {
     "margmap.solve.marginal_map": "marginal_map mpe",
     "margmap.solve.approximate": "Approximation approximate",
     "margmap.solve.result": "Result",
-    "margmap.circuit.structure": "Properties check normalise smooth",
+    "margmap.circuit.properties": "Properties check",
+    "margmap.circuit.transform": "normalise smooth",
     "margmap.circuit.vtree": "Vtree vtree_of",
 }
 # Modules that are used by their own name, such as `margmap.plot.trace`.

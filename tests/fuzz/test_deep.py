@@ -13,7 +13,7 @@ import pytest
 
 import margmap as mm
 from margmap.circuit import BERNOULLI, INDICATOR, Circuit, Parts, Variable, assemble
-from margmap.circuit.structure import normalise, smooth
+from margmap.circuit.transform import normalise, smooth
 from margmap.circuit.vtree import vtree_of
 from margmap.inference.queries import log_marginal, posteriors, sample
 from margmap.io.formats import load_circuit, save
@@ -123,9 +123,9 @@ def test_smoothing_with_shared_nodes_is_the_same_function(monkeypatch: pytest.Mo
     shared = 0
     for _ in range(60):
         circuit = rough_circuit(rng, 7)
-        monkeypatch.setattr("margmap.circuit.structure._COVER_VARIABLES", 100)
+        monkeypatch.setattr("margmap.circuit.transform._COVER_VARIABLES", 100)
         plain = smooth(circuit)
-        monkeypatch.setattr("margmap.circuit.structure._COVER_VARIABLES", 0)
+        monkeypatch.setattr("margmap.circuit.transform._COVER_VARIABLES", 0)
         made = smooth(circuit)
         assert made.properties[:2] == (True, True)
         assert mm.log_likelihood(made, rows) == pytest.approx(mm.log_likelihood(plain, rows), abs=1e-12)

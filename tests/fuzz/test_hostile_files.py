@@ -14,6 +14,7 @@ import pytest
 from fuzzing import READERS, attempt
 
 from margmap.errors import FormatError, LimitError
+from margmap.inference.scaled import scaled
 from margmap.io.files import LIMIT_VARIABLE, read_lines, stream_lines
 from margmap.io.formats import load, load_circuit
 
@@ -105,7 +106,7 @@ def test_tables_of_leaves_have_a_limit(tmp_path: Path) -> None:
     path.write_text(f"jpc 1\n{leaves}P 5000 0 1000 {' '.join(map(str, range(1000)))}\n")
     circuit = load_circuit(path)
     with pytest.raises(LimitError, match=r"1048576000 entries.*variable 1$"):
-        _ = circuit.scaled
+        _ = scaled(circuit)
 
 
 @pytest.fixture

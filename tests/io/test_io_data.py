@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from margmap.circuit import Circuit
-from margmap.circuit.structure import log_totals
+from margmap.circuit.transform import log_totals
 from margmap.circuit.vtree import vtree_of
 from margmap.io.formats import load_circuit, load_vtree, save
 

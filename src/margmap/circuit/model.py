@@ -8,9 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from os import PathLike
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
-from margmap.circuit import Circuit
+from margmap.circuit.circuit import Circuit
+from margmap.circuit.variable import Named
 from margmap.errors import ModelError
 
 if TYPE_CHECKING:
@@ -29,12 +30,8 @@ def as_model(model: object) -> Circuit | Network:
     network. Every function that asks a model takes what this takes; to ask many questions, call this once and keep what
     it returns. Anything else is a :class:`ModelError` that says what to do.
     """
-    if isinstance(model, Circuit):
-        return model
-    from margmap.network.network import Network
-
-    if isinstance(model, Network):
-        return model
+    if isinstance(model, Named):
+        return cast("Circuit | Network", model)
     read = _reader(model)
     if read is None:
         raise _refused(model)

@@ -87,7 +87,8 @@ def vtree_of(circuit: Circuit) -> Vtree:
 
 def derive_vtree(circuit: Circuit) -> tuple[Vtree, IntArray]:
     """:func:`vtree_of`, and the vtree node of every scope id of the circuit."""
-    from margmap.circuit.structure import require_tractable, scope_sizes
+    from margmap.circuit.properties import require_tractable
+    from margmap.circuit.scopes import scope_sizes
 
     require_tractable(circuit)
     scopes = circuit.scopes

@@ -166,14 +166,14 @@ def convert(
     network = _load_network(source, source_format)
     compiled = None if network is None else _compile(network, max_edges)
     with spinner(f"Converting {source} ..."):
-        from margmap.circuit import Circuit, structure
+        from margmap.circuit import Circuit, transform
         from margmap.circuit.vtree import vtree_of
         from margmap.io.formats import load, save
 
         value = load(source, source_format) if compiled is None else compiled
         if isinstance(value, Circuit):
-            value = structure.smooth(value) if smooth else value
-            value = structure.normalise(value) if normalise else value
+            value = transform.smooth(value) if smooth else value
+            value = transform.normalise(value) if normalise else value
             if (target_format or _suffix(target)) == "vtree":
                 value = vtree_of(value)
         elif smooth or normalise:

@@ -23,11 +23,12 @@ from margmap.circuit import (
 )
 from margmap.circuit.evidence import is_frame, is_series
 from margmap.circuit.model import as_model
-from margmap.circuit.structure import require_tractable
+from margmap.circuit.properties import require_tractable
 from margmap.errors import ImpossibleEvidenceError, LimitError, MissingExtraError, QueryError
 from margmap.foundation.jit import kernel
 from margmap.foundation.pairs import log_of, moved
-from margmap.inference.passes import Scaled, edge_share, flows, forward, log_values, require_within_reach
+from margmap.inference.passes import edge_share, flows, forward, log_values
+from margmap.inference.scaled import Scaled, require_within_reach, scaled
 from margmap.io.evidence_rows import read_rows
 
 if TYPE_CHECKING:
@@ -263,13 +264,13 @@ def _log_values(circuit: Circuit, codes: IntArray, reals: FloatArray) -> FloatAr
         for extreme in (np.fmin, np.fmax):
             require_within_reach(circuit, extreme.reduce(reals, axis=1))
     out = np.empty(codes.shape[1])
-    log_values(circuit.scaled, codes, reals, out)
+    log_values(scaled(circuit), codes, reals, out)
     return out
 
 
 def _circuit_posteriors(circuit: Circuit, row: _Row) -> Posteriors:
     require_tractable(circuit)
-    s = circuit.scaled
+    s = scaled(circuit)
     value, exponent = _forward(circuit, row.codes, row.reals)
     flow = flows(s, value, exponent)
     first = np.zeros(len(circuit.variables) + 1, dtype=np.int64)
@@ -289,7 +290,7 @@ def _sample_circuit(circuit: Circuit, n: int, row: _Row, rng: np.random.Generato
     drawn, real = np.tile(codes, (n, 1)), np.tile(reals, (n, 1))
     # A variable no leaf mentions has no distribution to draw from; its column says "missing".
     drawn[:, [v.cardinality == c for v, c in zip(circuit.variables, codes, strict=True)]] = -1
-    _sample(circuit.scaled, value, exponent, int(rng.integers(1 << 62)), codes, drawn, real)
+    _sample(scaled(circuit), value, exponent, int(rng.integers(1 << 62)), codes, drawn, real)
     continuous = np.array([v.continuous for v in circuit.variables], dtype=np.bool_)
     return np.where(continuous, real, drawn) if continuous.any() else drawn
 
@@ -321,7 +322,7 @@ def log_value(circuit: Circuit, codes: IntArray, reals: FloatArray) -> float:
 def value_pair(circuit: Circuit, codes: IntArray, reals: FloatArray) -> tuple[float, float]:
     """p of one row of codes as a pair, see :mod:`margmap.foundation.pairs`."""
     require_within_reach(circuit, reals)
-    s = circuit.scaled
+    s = scaled(circuit)
     value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
     forward(s, codes, reals, value, exponent)
     return float(value[-1] * s.total), float(exponent[-1] + s.total_exponent)
@@ -334,7 +335,7 @@ def _impossible() -> ImpossibleEvidenceError:
 def _forward(circuit: Circuit, codes: IntArray, reals: FloatArray) -> tuple[FloatArray, FloatArray]:
     require_within_reach(circuit, reals)
     value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
-    forward(circuit.scaled, codes, reals, value, exponent)
+    forward(scaled(circuit), codes, reals, value, exponent)
     if value[-1] <= 0:
         raise _impossible()
     return value, exponent

@@ -31,7 +31,7 @@ def refuse_gaussian(circuit: Circuit, form: str) -> None:
 
 def discrete_tables(circuit: Circuit) -> list[list[float]]:
     """For every node the log-probabilities of its values if it is a discrete leaf, else nothing."""
-    from margmap.circuit.structure import leaf_tables
+    from margmap.circuit.leaves import leaf_tables
 
     start, table = leaf_tables(circuit)
     values, bounds = table.tolist(), start.tolist()

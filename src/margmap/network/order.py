@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from margmap.circuit import FloatArray, LongArray
-from margmap.circuit.structure import Bits
+from margmap.circuit.arrays import Bits
 from margmap.foundation.jit import kernel
 
 MIN_FILL, MIN_WEIGHT, MIN_WEIGHTED_FILL = 0, 1, 2

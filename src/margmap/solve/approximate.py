@@ -12,7 +12,7 @@ import numpy as np
 
 from margmap.circuit import SUM, Circuit, IntArray, LongArray, Name, Value
 from margmap.circuit.model import as_model
-from margmap.circuit.structure import require_tractable
+from margmap.circuit.properties import require_tractable
 from margmap.errors import QueryError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits, Runner, to_the_end

@@ -25,10 +25,11 @@ import numpy as np
 from margmap.circuit import Circuit, Name, Variable
 from margmap.circuit.evidence import names_of
 from margmap.circuit.model import as_model
-from margmap.circuit.structure import require_tractable
+from margmap.circuit.properties import require_tractable
 from margmap.distribute.executors import Kept, WorkerDied, answer_of, open_executor, submit, usable_cores, workers_of
 from margmap.errors import LimitError, MargmapError, QueryError
 from margmap.foundation.limits import Limits
+from margmap.inference.scaled import scaled
 from margmap.io.evidence_rows import Cells, Rows, evidence_of, read_rows
 from margmap.network.compile import compile as compile_network
 from margmap.network.network import Network
@@ -188,7 +189,7 @@ class _Job:
         """Compute what does not depend on the rows, so that the first one has all of its time limit."""
         if isinstance(self.model, Circuit):
             require_tractable(self.model)
-            _ = self.model.scaled
+            _ = scaled(self.model)
 
     def answer(self, number: int, data: bytes) -> Answer:
         """The result of one row, or why there is none."""

@@ -8,7 +8,8 @@ from functools import partial
 import numpy as np
 
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
-from margmap.circuit.structure import Bits, intern_scopes
+from margmap.circuit.arrays import Bits
+from margmap.circuit.scopes import intern_scopes
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import EPS, UP

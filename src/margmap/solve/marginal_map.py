@@ -10,9 +10,10 @@ import numpy as np
 
 from margmap.circuit import PRODUCT, Circuit, Name, Value
 from margmap.circuit.model import as_model
-from margmap.circuit.structure import require_tractable
+from margmap.circuit.properties import require_tractable
 from margmap.errors import QueryError
 from margmap.foundation.limits import TOLERANCE, Limits, Status, Stopped
+from margmap.inference.scaled import scaled
 from margmap.network.network import Network
 from margmap.solve.methods import AUTO, METHODS
 from margmap.solve.question import Question, ask, check_limits
@@ -104,7 +105,7 @@ def circuit_map(question: Question, limits: Limits) -> Result:
     _prepare(circuit, limits)
     limits.reserve((question.k + 1) * _seconds_of_a_pass(circuit))
     method, outcome = question.method, Outcome([np.zeros(0, dtype=np.int32)], -np.inf, "optimal")
-    rounding, p_evidence = circuit.scaled.rounding, None
+    rounding, p_evidence = scaled(circuit).rounding, None
     try:
         reduced = reduce_codes(circuit, columns, codes, reals, limits.run)
         p_evidence, rounding = reduced.evidence, reduced.rounding
@@ -144,7 +145,7 @@ def _prepare(circuit: Circuit, limits: Limits) -> None:
 
     What was made is kept, so that a query that was stopped here has more time when it is asked again.
     """
-    for step in (require_tractable, lambda c: c.scaled):
+    for step in (require_tractable, lambda c: scaled(c)):
         if circuit.num_edges > LARGE and limits.late(GRACE):
             raise Stopped("time_limit")
         step(circuit)

@@ -14,12 +14,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name, Value
-from margmap.circuit.structure import require_tractable
+from margmap.circuit.properties import require_tractable
 from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import EPS, EXACT, encoded, log_of, moved
-from margmap.inference.passes import Scaled, edge_share, forward, require_within_reach, share_weight
+from margmap.inference.passes import edge_share, forward, share_weight
+from margmap.inference.scaled import Scaled, require_within_reach, scaled
 from margmap.solve.query_circuit import Flat, rebuild
 
 
@@ -66,7 +67,7 @@ def reduce_codes(
 ) -> Reduced:
     """The same for a query and evidence already turned into columns and codes."""
     require_within_reach(circuit, reals)
-    s, position, cardinality = circuit.scaled, _positions(circuit, columns), circuit.cardinality[list(columns)]
+    s, position, cardinality = scaled(circuit), _positions(circuit, columns), circuit.cardinality[list(columns)]
     asked = circuit.scopes.meeting(columns)
     work = partial(_reduce, s, codes, reals, position, cardinality, circuit.scopes.id, asked)
     room = 32 * circuit.num_edges + 48 * circuit.num_nodes
@@ -88,7 +89,7 @@ def heaviest_state(
 
     For a solver that was stopped before it had a state: the reduction takes several times as long.
     """
-    s, position = circuit.scaled, _positions(circuit, columns)
+    s, position = scaled(circuit), _positions(circuit, columns)
     state = np.zeros(len(columns), dtype=np.int32)
     asked = circuit.scopes.meeting(columns)
     cardinality = circuit.cardinality[list(columns)]

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from margmap.circuit import SUM, FloatArray, IntArray, KindArray, LongArray
-from margmap.circuit.structure import Bits
+from margmap.circuit.arrays import Bits
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import UP, decoded, encoded, raised

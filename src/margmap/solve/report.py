@@ -11,8 +11,8 @@ import numpy as np
 from margmap.circuit import Circuit, FloatArray, IntArray, Name
 from margmap.foundation.limits import Limits, Status
 from margmap.foundation.pairs import log_of, log_parts, raised, two_sum
-from margmap.inference.passes import extra_rounding
 from margmap.inference.queries import value_pair
+from margmap.inference.scaled import extra_rounding, scaled
 from margmap.solve.question import Question
 from margmap.solve.result import Outcome, Ranked, Result
 
@@ -65,7 +65,7 @@ def report(
         top.append(Ranked(named(question, state.tolist()), float(log_of(*p)), _log_ratio(p, p_evidence)))
     top.sort(key=lambda ranked: -ranked.log_conditional)
     # The solver's bound, moved up by all that rounding can have taken from it or added to the value of a state.
-    lost = 2 * rounding + extra_rounding(circuit.scaled, p_evidence[1])
+    lost = 2 * rounding + extra_rounding(scaled(circuit), p_evidence[1])
     others = raised(outcome.log_upper, lost)
     log_upper = max(others, raised(top[0].log_conditional, lost))
     status = _status(outcome.status, others, [ranked.log_conditional for ranked in top], question.k, limits)

@@ -7,7 +7,7 @@ from functools import partial
 import numpy as np
 
 from margmap.circuit import SUM, FloatArray, IntArray, KindArray, LongArray
-from margmap.circuit.structure import Bits
+from margmap.circuit.arrays import Bits
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.solve.query_circuit import Flat, rebuild, trimmed

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margmap.circuit import SUM, IntArray, LongArray
-from margmap.circuit.structure import Bits
+from margmap.circuit.arrays import Bits
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.solve.query_circuit import LEAF, Flat

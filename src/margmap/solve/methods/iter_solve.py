@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from margmap.circuit import SUM, LongArray, Name
-from margmap.circuit.structure import Bits
+from margmap.circuit.arrays import Bits
 from margmap.errors import QueryError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits, Status, Stopped

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from margmap.circuit import PRODUCT, IntArray, LongArray
-from margmap.circuit.structure import intern_scopes, scope_tree
+from margmap.circuit.scopes import intern_scopes, scope_tree
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.solve.query_circuit import Flat

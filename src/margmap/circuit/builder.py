@@ -1,0 +1,92 @@
+"""Circuits node by node: growing lists, and the circuit that they make."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from margmap.circuit.arrays import IntArray, LongArray
+from margmap.circuit.circuit import Circuit
+from margmap.circuit.leaves import PRODUCT, SUM
+from margmap.circuit.variable import Variable
+from margmap.errors import StructureError
+from margmap.foundation.jit import kernel
+
+
+class Parts(NamedTuple):
+    """The growing lists that readers and the builder fill and :func:`assemble` turns into a circuit."""
+
+    kind: list[int]
+    start: list[int]
+    child: list[int]
+    log_weight: list[float]
+    var: list[int]
+    param_start: list[int]
+    param: list[float]
+
+    @classmethod
+    def new(cls) -> Parts:
+        """No nodes yet."""
+        return cls([], [0], [], [], [], [0], [])
+
+    def leaf(self, kind: int, var: int, parameters: Sequence[float]) -> int:
+        """Add a leaf and return its number."""
+        self.param.extend(parameters)
+        return self._close(kind, var)
+
+    def product(self, children: Sequence[int]) -> int:
+        """Add a product and return its number."""
+        self.child.extend(children)
+        self.log_weight.extend([0.0] * len(children))
+        return self._close(PRODUCT, -1)
+
+    def sum(self, children: Sequence[int], log_weights: Sequence[float]) -> int:
+        """Add a sum and return its number."""
+        self.child.extend(children)
+        self.log_weight.extend(log_weights)
+        return self._close(SUM, -1)
+
+    def _close(self, kind: int, var: int) -> int:
+        self.kind.append(kind)
+        self.var.append(var)
+        self.start.append(len(self.child))
+        self.param_start.append(len(self.param))
+        return len(self.kind) - 1
+
+
+def assemble(variables: Iterable[Variable], parts: Parts, root: int | None = None) -> Circuit:
+    """Make a circuit of what lies below ``root`` (the last node by default); other nodes are left out."""
+    kind = np.array(parts.kind, dtype=np.int8)
+    start = np.array(parts.start, dtype=np.int64)
+    child = np.array(parts.child, dtype=np.int32)
+    if kind.size == 0:
+        raise StructureError("a circuit needs at least one node")
+    if child.size and (child.min() < 0 or bool((child >= np.repeat(np.arange(kind.size), np.diff(start))).any())):
+        raise StructureError("every child must come before its parent")
+    keep = _below(start, child, kind.size - 1 if root is None else root)
+    weight = np.array(parts.log_weight, dtype=np.float64)
+    var = np.array(parts.var, dtype=np.int32)
+    param_start = np.array(parts.param_start, dtype=np.int64)
+    param = np.array(parts.param, dtype=np.float64)
+    if not keep.all():
+        number = np.cumsum(keep) - 1
+        edges = np.repeat(keep, np.diff(start))
+        params = np.repeat(keep, np.diff(param_start))
+        start = np.concatenate(([0], np.cumsum(np.diff(start)[keep])))
+        param_start = np.concatenate(([0], np.cumsum(np.diff(param_start)[keep])))
+        kind, var, child, weight, param = kind[keep], var[keep], number[child[edges]], weight[edges], param[params]
+    return Circuit(variables, kind, start, child, weight, var, param_start, param)
+
+
+@kernel
+def _below(start: LongArray, child: IntArray, root: int) -> NDArray[np.bool_]:
+    keep = np.zeros(start.size - 1, dtype=np.bool_)
+    keep[root] = True
+    for n in range(root, -1, -1):
+        if keep[n]:
+            for e in range(start[n], start[n + 1]):
+                keep[child[e]] = True
+    return keep

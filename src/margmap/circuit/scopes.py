@@ -1,0 +1,175 @@
+"""Scopes: which variables lie below each node, each distinct set of them once; and how scopes nest."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from margmap.circuit.arrays import Bits, IntArray, KindArray, LongArray
+from margmap.circuit.circuit import Circuit
+from margmap.circuit.leaves import PRODUCT
+from margmap.foundation.jit import kernel
+
+_ONES = np.array([bin(byte).count("1") for byte in range(256)], dtype=np.uint8)
+
+
+class Scopes(NamedTuple):
+    """The scope of node ``n`` is row ``id[n]`` of ``bits``; equal scopes have equal ids."""
+
+    id: IntArray
+    bits: Bits
+
+    def meeting(self, columns: Sequence[int]) -> NDArray[np.bool_]:
+        """Which scopes have some of these variables."""
+        flags = np.zeros(64 * self.bits.shape[1], dtype=np.bool_)
+        flags[list(columns)] = True
+        common = self.bits & np.packbits(flags, bitorder="little").view(np.uint64)
+        return np.asarray(common.any(axis=1))
+
+    def variables(self, node: int) -> list[int]:
+        """The numbers of the variables below a node."""
+        return members(self.bits[self.id[node]])
+
+
+def find_scopes(circuit: Circuit) -> Scopes:
+    """The scope of every node, each distinct scope stored once."""
+    words = max(1, -(-len(circuit.variables) // 64))
+    ids, bits = intern_scopes(circuit.kind, circuit.start, circuit.child, circuit.var, words)
+    for array in (ids, bits):
+        array.setflags(write=False)
+    return Scopes(ids, bits)
+
+
+def scope_tree(bits: Bits) -> LongArray | None:
+    """For each scope the smallest one that contains it (-1 at the top); None if two scopes cross."""
+    parent, bad = nested(bits)
+    return parent if bad < 0 else None
+
+
+def nested(bits: Bits) -> tuple[LongArray, int]:
+    """The same, and a scope that crosses another, or -1."""
+    size = scope_sizes(bits)
+    parent, bad = _nest_scopes(bits, np.argsort(size, kind="stable"), size, 64 * bits.shape[1])
+    return parent, int(bad)
+
+
+def members(bits: Bits) -> list[int]:
+    """The numbers of the bits that are set."""
+    return [int(i) for i in np.flatnonzero(np.unpackbits(bits.view(np.uint8), bitorder="little"))]
+
+
+def scope_sizes(bits: Bits) -> LongArray:
+    """How many variables each scope has."""
+    rows = max(1, (1 << 17) // bits.shape[1])  # a few at a time: all at once can need gigabytes
+    blocks = [bits[first : first + rows].view(np.uint8) for first in range(0, len(bits), rows)]
+    return np.concatenate([_ONES[block].sum(axis=1, dtype=np.int64) for block in blocks])
+
+
+@kernel
+def _slot(words: Bits, size: int) -> int:
+    """The place of a bitset in a hash table of ``size`` (a power of two) slots."""
+    h = np.uint64(0x9E3779B97F4A7C15)
+    for word in words:
+        h = (h ^ word) * np.uint64(0xBF58476D1CE4E5B9)
+        h ^= h >> np.uint64(29)
+    return int(np.int64(h & np.uint64(size - 1)))
+
+
+@kernel
+def intern_scopes(
+    kind: KindArray, start: LongArray, child: IntArray, var: IntArray, words: int
+) -> tuple[IntArray, Bits]:
+    """Scopes bottom-up, interned in a hash table so that memory grows with the number of distinct ones."""
+    n = kind.size
+    ids = np.zeros(n, dtype=np.int32)
+    bits = np.zeros((64, words), dtype=np.uint64)
+    count = 0
+    size = 256
+    slots = np.full(size, -1, dtype=np.int32)
+    scratch = np.zeros(words, dtype=np.uint64)
+    for i in range(n):
+        if kind[i] >= PRODUCT:
+            same = True
+            first = ids[child[start[i]]]
+            for e in range(start[i] + 1, start[i + 1]):
+                if ids[child[e]] != first:
+                    same = False
+                    break
+            if same:
+                ids[i] = first
+                continue
+        scratch[:] = 0
+        if kind[i] < PRODUCT:
+            scratch[var[i] >> 6] |= np.uint64(1) << np.uint64(var[i] & 63)
+        for e in range(start[i], start[i + 1]):
+            row = ids[child[e]]
+            for w in range(words):
+                scratch[w] |= bits[row, w]
+        slot = _slot(scratch, size)
+        while True:
+            row = slots[slot]
+            if row < 0:
+                break
+            equal = True
+            for w in range(words):
+                if bits[row, w] != scratch[w]:
+                    equal = False
+                    break
+            if equal:
+                break
+            slot = (slot + 1) & (size - 1)
+        if row < 0:
+            if count == bits.shape[0]:
+                larger = np.zeros((2 * count, words), dtype=np.uint64)
+                larger[:count] = bits
+                bits = larger
+            bits[count] = scratch
+            slots[slot] = count
+            row = np.int32(count)
+            count += 1
+            if 2 * count > size:
+                size *= 2
+                slots = np.full(size, -1, dtype=np.int32)
+                for r in range(count):
+                    slot = _slot(bits[r], size)
+                    while slots[slot] >= 0:
+                        slot = (slot + 1) & (size - 1)
+                    slots[slot] = r
+        ids[i] = row
+    return ids, bits[:count].copy()
+
+
+@kernel
+def _nest_scopes(bits: Bits, order: LongArray, size: LongArray, variables: int) -> tuple[LongArray, int]:
+    """Scopes in order of size: those seen inside a scope must lie in it whole. Also returns a crossing scope or -1."""
+    parent = np.full(bits.shape[0], -1, dtype=np.int64)
+    top = np.full(variables, -1, dtype=np.int64)  # for each variable the largest scope so far that has it
+    inside = np.zeros(bits.shape[0], dtype=np.int64)  # how many variables of an earlier scope lie in this one
+    stamp = np.full(bits.shape[0], -1, dtype=np.int64)
+    members = np.zeros(variables, dtype=np.int64)
+    for s in order:
+        count = 0
+        for w in range(bits.shape[1]):
+            word, v = bits[s, w], 64 * w
+            while word:
+                if word & np.uint64(1):
+                    members[count] = v
+                    count += 1
+                word >>= np.uint64(1)
+                v += 1
+        for v in members[:count]:
+            t = top[v]
+            if t >= 0:
+                inside[t] = inside[t] + 1 if stamp[t] == s else 1
+                stamp[t] = s
+        for v in members[:count]:
+            if top[v] >= 0 and inside[top[v]] != size[top[v]]:
+                return parent, int(s)
+        for v in members[:count]:
+            if top[v] >= 0:
+                parent[top[v]] = s
+            top[v] = s
+    return parent, -1
