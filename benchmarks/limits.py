@@ -25,8 +25,10 @@ from bayesnet import warm_up as warm_up_networks
 from frontier import partly
 from generators import latent_tree, partition_tree
 from margmap.io.formats import load_circuit
-from margmap.solve.methods import METHODS
+from margmap.solve.methods import methods_for
 from margmap.solve.reduce import heaviest_state
+
+METHODS = [method.name for method in methods_for("circuit")]
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"
 LIMITS = (0.05, 0.2, 1.0, 5.0)

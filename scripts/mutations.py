@@ -970,29 +970,34 @@ NUMBER_BREAKS = [
         )
     ),
     *(
-        _of(
-            "inference/passes.py",
-            (
-                "def scale(",
-                "4 * EPS * float(operations))",
-                "0.0 * float(operations))",
-                "the rounding of the circuit as given counts as nothing",
-                (ONE_PASS,),
-            ),
-            (
-                "def leaf_value(",
-                "from_log(-0.5 * square, -0.5 * square_low - z * z_low)",
-                "from_log(-0.5 * square, 0.0)",
-                "Gaussian exponents lose the digits that tell two means apart",
-                (f"{EDGES}::TestGaussians::test_far_tails",),
-            ),
-            (
-                "def forward(",
-                "power += exponent[s.child[e]]",
-                "power = exponent[s.child[e]]",
-                "the powers of two of a product's factors do not add up",
-                (f"{REDUCE}::test_evidence_below_the_smallest_float", ANSWERS_BEYOND),
-            ),
+        (
+            _of(
+                "inference/scaled.py",
+                (
+                    "def _scaled(",
+                    "4 * EPS * float(operations))",
+                    "0.0 * float(operations))",
+                    "the rounding of the circuit as given counts as nothing",
+                    (ONE_PASS,),
+                ),
+            )
+            + _of(
+                "inference/passes.py",
+                (
+                    "def leaf_value(",
+                    "from_log(-0.5 * square, -0.5 * square_low - z * z_low)",
+                    "from_log(-0.5 * square, 0.0)",
+                    "Gaussian exponents lose the digits that tell two means apart",
+                    (f"{EDGES}::TestGaussians::test_far_tails",),
+                ),
+                (
+                    "def forward(",
+                    "power += exponent[s.child[e]]",
+                    "power = exponent[s.child[e]]",
+                    "the powers of two of a product's factors do not add up",
+                    (f"{REDUCE}::test_evidence_below_the_smallest_float", ANSWERS_BEYOND),
+                ),
+            )
         )
         + _of(
             "inference/scaled.py",

@@ -30,8 +30,10 @@ from margmap import (
 )
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, Parts, assemble
 from margmap.foundation.limits import Limits, Status, Stopped
-from margmap.solve.methods import METHODS
+from margmap.solve.methods import methods_for
 from margmap.solve.result import Result
+
+METHODS = [method.name for method in methods_for("circuit")]
 
 KEYS = {"status", "state", "log_prob", "log_conditional", "log_upper", "gap", "method", "seconds"}
 A, B, G = Variable("a"), Variable("b", 3), Variable("g", 0)

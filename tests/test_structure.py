@@ -25,7 +25,7 @@ from margmap import (
     sample,
     smooth,
 )
-from margmap.circuit import INDICATOR, PRODUCT, SUM, Parts, assemble, structure
+from margmap.circuit import INDICATOR, PRODUCT, SUM, Parts, assemble, properties
 from margmap.circuit.leaves import leaf_tables
 from margmap.circuit.transform import log_totals
 
@@ -118,7 +118,7 @@ class TestProperties:
     @pytest.mark.parametrize("budget", [1, 100])
     def test_a_determinism_test_that_gives_up_names_no_node(self, budget, monkeypatch):
         """With the smaller budget it does not begin, with the larger one it stops between two pairs."""
-        monkeypatch.setattr(structure, "DETERMINISM_BUDGET", budget)
+        monkeypatch.setattr(properties, "DETERMINISM_BUDGET", budget)
         v = Variable("v", 20)
         p = check(circuit_of(sum(0.05 * v[x] for x in range(20))))
         assert not p.deterministic

@@ -125,7 +125,7 @@ def test_a_wrong_name_is_told_before_the_work(net, monkeypatch):
 
     monkeypatch.setattr("margmap.network.compile", work)
     monkeypatch.setattr(sys.modules["margmap.network.compile"], "compile", work)
-    monkeypatch.setattr("margmap.network.elimination.Problem", work)
+    monkeypatch.setattr("margmap.solve.network_map.Problem", work)
     (Path(net).parent / "rows.csv").write_text("flu,fewer\nyes,high\n")
     out = Path(net).parent / "out.csv"
     for words, message in (
@@ -168,7 +168,7 @@ def test_stopped_before_there_is_a_state(net, words, monkeypatch):
     def stop(*_args):
         raise Stopped("time_limit")
 
-    monkeypatch.setattr("margmap.network.elimination.Problem", stop)
+    monkeypatch.setattr("margmap.solve.network_map.Problem", stop)
     done = run("solve", net, "-q", "flu", "--time-limit", "3", *words, code=3)
     if words:
         answer = json.loads(done.stdout)

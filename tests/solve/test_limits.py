@@ -25,13 +25,15 @@ from margmap.network import elimination as networks
 from margmap.solve import result
 from margmap.solve.conditional_bounds import conditional_bounds
 from margmap.solve.edge_bounds import edge_bounds
-from margmap.solve.methods import METHODS
+from margmap.solve.methods import methods_for
 from margmap.solve.output_bounds import output_bounds, view_of
 from margmap.solve.query_circuit import Flat, rebuild
 from margmap.solve.reduce import heaviest_state, reduce, reduce_codes
 from margmap.solve.regroup import regroup
 from margmap.solve.split import split
 from margmap.solve.supports import find_supports
+
+METHODS = [method.name for method in methods_for("circuit")]
 
 MEGABYTE = 1 << 20
 MOMENTS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 30, 45, 70)
