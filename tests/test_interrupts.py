@@ -240,7 +240,7 @@ class TestLimits:
             with event.trigger_event("numba:compile"):
                 pass
 
-        monkeypatch.setattr("margmap.solve.require_tractable", compiles)
+        monkeypatch.setattr("margmap.solve.marginal_map.require_tractable", compiles)
         circuit = mm.load(CLINIC)
         assert isinstance(circuit, mm.Circuit)
         r = mm.marginal_map(circuit, None)

@@ -21,7 +21,8 @@ def test_the_list_is_long_enough_and_has_every_solver():
     files = {m.file for m in MUTATIONS}
     methods = ("frontier/sweep", "frontier/solve", "frontier/scope_tree", "branch_and_bound", "iter_solve", "maxspn")
     assert {f"solve/methods/{name}.py" for name in (*methods, "brute_force")} <= files
-    steps = ("bounds", "regroup", "split", "prune", "hill_climb", "marginals", "share_query")
+    steps = ("output_bounds", "edge_bounds", "conditional_bounds", "supports", "regroup", "split", "prune", "report")
+    steps = (*steps, "hill_climb", "marginals", "share_query")
     assert {f"solve/{name}.py" for name in steps} <= files
     assert {f"network/{name}.py" for name in ("elimination", "compile", "relevance")} <= files
     assert {f"certificate/{name}.py" for name in ("intervals", "blocks", "verify", "upper_circuit")} <= files

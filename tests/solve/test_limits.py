@@ -316,7 +316,7 @@ def test_a_circuit_that_is_not_ready_in_time_has_no_state(monkeypatch):
 
 
 def test_a_wrong_name_is_told_before_the_work(monkeypatch):
-    monkeypatch.setattr("margmap.solve.require_tractable", lambda _circuit: pytest.fail("it began to work"))
+    monkeypatch.setattr("margmap.solve.marginal_map.require_tractable", lambda _circuit: pytest.fail("it began to work"))
     with pytest.raises(mm.QueryError, match="unknown variable 'nobody'"):
         mm.marginal_map(hard(), ["nobody"])
     with pytest.raises(mm.QueryError, match="unknown variable 'nobody'"):
