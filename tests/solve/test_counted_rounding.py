@@ -15,7 +15,7 @@ from margmap.circuit import BERNOULLI, PRODUCT, SUM, Parts, Variable, assemble
 from margmap.foundation.limits import Limits, Stopped
 from margmap.foundation.pairs import decoded, encoded, from_log, lowered, plus, raised
 from margmap.inference.queries import value_pair
-from margmap.inference.scaled import scaled
+from margmap.inference.scaled import _scaled, scaled
 from margmap.solve import conditional_bounds as bounds_module
 from margmap.solve.conditional_bounds import conditional_bounds
 from margmap.solve.edge_bounds import edge_bounds
@@ -281,7 +281,7 @@ def test_the_rounding_of_one_pass_is_counted():
 def test_the_rounding_of_the_circuit_is_in_the_answer():
     circuit = alike(4)
     plain = marginal_map(circuit, None)
-    circuit.__dict__["scaled"] = scaled(circuit)._replace(rounding=0.125)
+    circuit.__dict__["_kept"][_scaled] = scaled(circuit)._replace(rounding=0.125)
     moved = marginal_map(circuit, None)
     assert moved.log_upper - plain.log_upper == pytest.approx(0.25, abs=1e-9)
     assert moved.status == "precision_limit"

@@ -18,11 +18,12 @@ from problems import STRUCTURED, check_bounds, check_optimal, coins, hard, laten
 import margmap as mm
 import naive
 from circuits import columns, fixed
+from margmap.foundation import limits as limits_module
 from margmap.foundation.limits import Limits, Stopped
 from margmap.foundation.memory import resident
 from margmap.foundation.pairs import log_of
-from margmap.network import elimination as networks
-from margmap.solve import result
+from margmap.network import elimination
+from margmap.solve import network_map
 from margmap.solve.conditional_bounds import conditional_bounds
 from margmap.solve.edge_bounds import edge_bounds
 from margmap.solve.methods import methods_for
@@ -41,7 +42,7 @@ MOMENTS = (1, 2, 3, 4, 5, 6, 8, 10, 13, 17, 22, 30, 45, 70)
 
 def stop_at(monkeypatch, moment, status):
     """Stop the solver when it looks at its limits for the so-manieth time; every kernel counts as a long one."""
-    monkeypatch.setattr(result, "QUICK_EDGES", 0)
+    monkeypatch.setattr(limits_module, "QUICK_EDGES", 0)
     left = [moment]
 
     def check(_limits):
@@ -189,7 +190,7 @@ class TestMemory:
         limits = Limits(memory_limit=20 * MEGABYTE)
         limits.check()
         held = np.ones(400 * MEGABYTE // 8)  # far more than whatever else the process may give back meanwhile
-        time.sleep(2 * result.MEMORY_SECONDS)
+        time.sleep(2 * limits_module.MEMORY_SECONDS)
         with pytest.raises(Stopped, match="memory_limit"):
             limits.check()
         del held
@@ -316,7 +317,9 @@ def test_a_circuit_that_is_not_ready_in_time_has_no_state(monkeypatch):
 
 
 def test_a_wrong_name_is_told_before_the_work(monkeypatch):
-    monkeypatch.setattr("margmap.solve.marginal_map.require_tractable", lambda _circuit: pytest.fail("it began to work"))
+    monkeypatch.setattr(
+        "margmap.solve.marginal_map.require_tractable", lambda _circuit: pytest.fail("it began to work")
+    )
     with pytest.raises(mm.QueryError, match="unknown variable 'nobody'"):
         mm.marginal_map(hard(), ["nobody"])
     with pytest.raises(mm.QueryError, match="unknown variable 'nobody'"):
@@ -340,26 +343,27 @@ class TestNetworks:
             assert json.loads(json.dumps(r.to_dict(), allow_nan=False))["gap"] is None
             assert f"no state yet: stopped ({status.replace('_', ' ')})" in str(r)
 
-    @pytest.mark.parametrize("step", ["Problem", "plans", "compile_network", "log_tables"])
+    @pytest.mark.parametrize("step", ["Problem", "plans", "compile_planned", "log_tables"])
     def test_no_step_is_waited_for(self, step, monkeypatch):
         """Each step takes for ever, and the time limit ends it: it is given up, however slow it is to notice."""
-        forever, real = threading.Event(), getattr(networks, step)
+        module = elimination if step == "log_tables" else network_map
+        forever, real = threading.Event(), getattr(module, step)
 
         def slow(*args, **options):
             forever.wait(60)
             return real(*args, **options)
 
-        monkeypatch.setattr(networks, step, slow)
+        monkeypatch.setattr(module, step, slow)
         r = mm.marginal_map(
-            self.network(), [3, 7], {1: 0}, "frontier" if step == "compile_network" else "auto", time_limit=0.3
+            self.network(), [3, 7], {1: 0}, "frontier" if step == "compile_planned" else "auto", time_limit=0.3
         )
         assert not forever.is_set()
         forever.set()
         assert (r.status, r.state) == ("time_limit", None)
 
     def test_memory(self, monkeypatch):
-        monkeypatch.setattr(result, "QUICK_BYTES", 0)
-        monkeypatch.setattr(result, "resident", lambda: 0)  # the system may take memory back meanwhile
+        monkeypatch.setattr(limits_module, "QUICK_BYTES", 0)
+        monkeypatch.setattr(limits_module, "resident", lambda: 0)  # the system may take memory back meanwhile
         r = mm.marginal_map(self.network(), [3, 7], {1: 0}, memory_limit=10)
         assert (r.status, r.state) == ("memory_limit", None)
         assert "none has more than log p = 0.000000" in str(r)

@@ -15,8 +15,8 @@ from test_parallel import Here
 import margmap as mm
 import naive
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
+from margmap.foundation import limits as limits_module
 from margmap.foundation.limits import Limits, Stopped
-from margmap.solve import result
 from margmap.solve import share_query as parallel
 from margmap.solve.methods import maxspn as search
 from margmap.solve.methods.branch_and_bound import Search
@@ -247,7 +247,7 @@ def stop_at(monkeypatch, moment):
 
 def stopped_searches(monkeypatch, first, sorts):
     """Problems that begin with a planted state, each stopped at one moment after the other, also inside of kernels."""
-    monkeypatch.setattr(result, "QUICK_EDGES", 0)
+    monkeypatch.setattr(limits_module, "QUICK_EDGES", 0)
     for _, p, planted in near_ties(first, 1, sorts):
         reduced = reduce(p.circuit, p.query, p.evidence)
         if reduced.num_edges == 0:
