@@ -56,8 +56,8 @@ NETWORK_TIES = f"{NETWORKS}::test_values_that_are_almost_as_good"
 NETWORK_ROWS = f"{NETWORKS}::test_rows_are_one_node_only_if_they_are_equal"
 NETWORK_WAYS = f"{NETWORKS}::test_marginal_map_agrees_with_enumeration_every_way"
 NETWORK_LAST_BIT = f"{NETWORKS}::test_the_upper_bound_of_elimination_is_sound_to_the_last_bit"
-PROOFS = "tests/test_certificate.py"
-PROOF_BOUNDS = "tests/test_certificate_bounds.py"
+PROOFS = "tests/certificate/test_certificate.py"
+PROOF_BOUNDS = "tests/certificate/test_certificate_bounds.py"
 FORGED = f"{PROOFS}::test_whatever_is_accepted_is_true"
 UPPER = f"{PROOFS}::test_the_upper_circuit_is_close_above"
 SAFE_SIDE = f"{PROOFS}::test_arithmetic_rounds_to_the_safe_side"
@@ -1370,13 +1370,13 @@ CERTIFICATE_BREAKS = [
         ),
         (
             "def verify(",
-            "if less(problem.low, exp_pair(float(certificate.log_lower), True)):",
-            "if less(problem.high, exp_pair(float(certificate.log_lower), False)):",
+            "if less(asked.low, exp_pair(float(certificate.log_lower), True)):",
+            "if less(asked.high, exp_pair(float(certificate.log_lower), False)):",
             "what is not proven of the state is accepted",
             (f"{PROOFS}::test_what_is_not_proven_of_the_state_is_not_accepted",),
         ),
         (
-            "def problem_of(",
+            "def checked_query(",
             "continuous or column not in scope:",
             "continuous or column not in circuit.var:",
             "a variable in no reachable leaf can be queried",
@@ -1387,7 +1387,7 @@ CERTIFICATE_BREAKS = [
             "if flaw := flaw_of(certificate):",
             "if (flaw := flaw_of(certificate)) and False:",
             "a certificate may have anything in its fields",
-            ("tests/fuzz/test_forged_certificates.py::test_a_forged_certificate_proves_nothing_false[1]",),
+            ("tests/certificate/test_forged_certificates.py::test_a_forged_certificate_proves_nothing_false[1]",),
         ),
         (
             "def _first_uncovered(",
@@ -1437,8 +1437,8 @@ CERTIFICATE_BREAKS = [
         ),
         (
             "def verify(",
-            "if less(problem.low, exp_pair(float(certificate.log_lower), True)):",
-            "if less(problem.high, exp_pair(float(certificate.log_lower) - 0.1, True)):",
+            "if less(asked.low, exp_pair(float(certificate.log_lower), True)):",
+            "if less(asked.high, exp_pair(float(certificate.log_lower) - 0.1, True)):",
             "the state's own value is not checked closely",
             (FORGED,),
         ),
@@ -1503,7 +1503,7 @@ CERTIFICATE_BREAKS = [
         ),
         (
             "def above(",
-            "yield at + begin, to + left, bounds[over], dropped",
+            "yield at + begin, to + column, bounds[over], dropped",
             "yield at + begin, to, bounds[over], dropped",
             "candidates of later pieces are taken for those of the first",
             (f"{PROOFS}::test_pairs_that_are_looked_at_piece_by_piece",),
@@ -1523,7 +1523,7 @@ CERTIFICATE_BREAKS = [
             (f"{PROOFS}::test_trees_that_are_none_are_refused",),
         ),
         (
-            "def product(",
+            "def _is_aligned(",
             "return (left >= 0) == (right >= 0) and len(here) == (left < 0)",
             "return True",
             "every tree counts as one that fits the circuit",
@@ -1538,8 +1538,8 @@ CERTIFICATE_BREAKS = [
         ),
         (
             "def _pushed(",
-            "return Form(scaled, constant, form.exponent + top + shift)",
-            "return Form(scaled, constant, form.exponent + top)",
+            "return LinearBound(scaled, constant, form.exponent + top + shift)",
+            "return LinearBound(scaled, constant, form.exponent + top)",
             "the scale of the other part is forgotten",
             (
                 f"{PROOFS}::test_thousands_of_variables_do_not_underflow",

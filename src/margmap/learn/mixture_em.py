@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from margmap.circuit import INDICATOR, SUM, Circuit, FloatArray, IntArray
 from margmap.errors import DataError
 from margmap.foundation.jit import kernel
-from margmap.learn.chow_liu_tree import check_smoothing, learn_tree
-from margmap.learn.decision_circuit import NONE, Network, Snapshot
-from margmap.learn.table import Codes, read_tables
+from margmap.foundation.slices import starts
+from margmap.learn.chow_liu_tree import check_smoothing
+from margmap.learn.decision_circuit import NONE, TRAINING, VALIDATION, Compact, DecisionCircuit
+from margmap.learn.table import Codes, one_hot
 
 _KMEANS_ROUNDS = 30
 
@@ -74,13 +75,9 @@ def learn_mixture(
     check_smoothing(strength, pseudocount)
     if components < 1 or iterations < 0:
         raise DataError(f"a mixture needs at least 1 component and 0 iterations, not {components} and {iterations}")
-    table, checked = read_tables(data, valid, None if structure is None else structure.variables)
-    if structure is None:
-        network = Network.from_tree(table, checked, learn_tree(table), pseudocount)
-    else:
-        network = Network.from_circuit(table, checked, structure, pseudocount)
-    s = network.snapshot()
-    inside, valid_inside = _elements(network, s, s.n), _elements(network, s, s.valid_n, validation=True)
+    whole = DecisionCircuit.begin(data, valid, structure, pseudocount=pseudocount)
+    table, s = whole.table, whole.compact()
+    inside, valid_inside = _elements(whole, s, TRAINING), _elements(whole, s, VALIDATION)
     shared = np.exp(s.log_parameters())
     owner = np.repeat(np.arange(s.node.size), np.diff(s.start))
     labels = _clusters(table.codes, table.cardinality, components, np.random.default_rng(seed))
@@ -88,23 +85,23 @@ def learn_mixture(
 
     history: list[Round] = []
     best: tuple[float, FloatArray, FloatArray] | None = None
-    iteration, before = 0, -np.inf
-    while True:
+    before = -np.inf
+    for iteration in range(iterations + 1):
         log, log_weight = _maximise(share, inside, owner, shared, strength, pseudocount)
         share, train = _expect(log, log_weight, inside)
         prior = strength * _weighted(shared[:, None], log) + pseudocount / components * _weighted(1.0, log_weight)
         climbed, before = train + prior / len(table.codes) - before, train + prior / len(table.codes)
-        value = np.nan if checked is None else _expect(log, log_weight, valid_inside)[1]
+        value = _expect(log, log_weight, valid_inside)[1] if whole.validates else np.nan
         history.append(Round(iteration, train, value))
         if on_iteration is not None:
             on_iteration(history[-1])
-        if best is None or checked is None or value > best[0]:
+        if best is None or not whole.validates or value > best[0]:
             best = (value, log, log_weight)
-        iteration += 1
-        if iteration > iterations or climbed < tolerance:
+        if climbed < tolerance:
             break
+    assert best is not None
     _, log, log_weight = best
-    return Mixture(_assemble(network, s, log, log_weight), np.exp(log_weight), history)
+    return Mixture(_assemble(whole, s, log, log_weight), np.exp(log_weight), history)
 
 
 def _maximise(
@@ -112,7 +109,7 @@ def _maximise(
 ) -> tuple[FloatArray, FloatArray]:
     components = share.shape[1]
     count = np.zeros((shared.size, components))
-    _add_up(inside, share, count)
+    _add(inside, share, count, True)
     total = np.zeros((int(owner[-1]) + 1, components))
     np.add.at(total, owner, count)
     mass = total[owner] + strength
@@ -132,7 +129,7 @@ def _weighted(weight: FloatArray | float, log: FloatArray) -> float:
 def _expect(log: FloatArray, log_weight: FloatArray, inside: IntArray) -> tuple[FloatArray, float]:
     """Responsibilities, and the mean log-likelihood."""
     value = np.tile(log_weight, (inside.shape[1], 1))
-    _look_up(inside, log, value)
+    _add(inside, log, value, False)
     top = value.max(axis=1, keepdims=True)
     top[~np.isfinite(top)] = 0.0
     value = np.exp(value - top)
@@ -142,61 +139,49 @@ def _expect(log: FloatArray, log_weight: FloatArray, inside: IntArray) -> tuple[
     return value / np.where(mass > 0, mass, 1.0), mean
 
 
-def _elements(network: Network, s: Snapshot, n: IntArray, *, validation: bool = False) -> IntArray:
-    """For every vtree node and row the number, in the snapshot, of the element that the row goes through; or -1."""
-    net = network.net
-    rows, at = (net.valid_rows, net.valid_at) if validation else (net.rows, net.at)
-    found = np.full(rows.shape, NONE, dtype=np.int32)
-    place = np.repeat(s.place, np.diff(s.start))
-    begin = at[s.element]
-    for e in range(n.size):
-        found[place[e], rows[place[e], begin[e] : begin[e] + n[e]]] = e
+def _elements(whole: DecisionCircuit, s: Compact, part: int) -> IntArray:
+    """For every vtree node and row the number, in the copy, of the element that the row goes through; or -1."""
+    d, first = whole.arrays, whole.rows[part]
+    found = np.full((d.left.size, whole.rows[part + 1] - first), NONE, dtype=np.int32)
+    places = np.repeat(s.place, np.diff(s.start)).tolist()
+    slices = zip(places, d.at[part, s.element].tolist(), d.n[part, s.element].tolist(), strict=True)
+    for e, (place, at, n) in enumerate(slices):
+        found[place, d.rows[place, at : at + n] - first] = e
     return found
 
 
-def _assemble(network: Network, s: Snapshot, log: FloatArray, log_weight: FloatArray) -> Circuit:
+def _assemble(whole: DecisionCircuit, s: Compact, log: FloatArray, log_weight: FloatArray) -> Circuit:
     """One sum over copies of the circuit, which share the indicators only."""
-    copies = [network.circuit(s, np.ascontiguousarray(log[:, c])) for c in range(log.shape[1])]
-    if len(copies) == 1:
-        return copies[0]
-    one = copies[0]
+    copies = [whole.circuit(s, np.ascontiguousarray(column)) for column in log.T]
+    one, k = copies[0], len(copies)
+    if k == 1:
+        return one
     indicator = one.kind == INDICATOR
-    own = np.flatnonzero(~indicator)
-    fan, params = np.diff(one.start), np.diff(one.param_start)
-    first, size = np.flatnonzero(indicator), own.size
-    number = np.empty(one.num_nodes, dtype=np.int64)
-    number[first] = np.arange(first.size)
-    kinds, variables, fans, sizes = [one.kind[first]], [one.var[first]], [fan[first]], [params[first]]
-    children, weights = [], []
-    given = np.repeat(indicator, params)
-    values = [one.param[given]]
-    for c, copy in enumerate(copies):
-        number[own] = first.size + c * size + np.arange(size)
-        kinds.append(copy.kind[own])
-        variables.append(copy.var[own])
-        fans.append(fan[own])
-        sizes.append(params[own])
-        children.append(number[copy.child])
-        weights.append(copy.log_weight)
-        values.append(copy.param[~given])
-    roots = first.size + size * np.arange(1, len(copies) + 1) - 1
+    shared, own = np.flatnonzero(indicator), np.flatnonzero(~indicator)
+    given = np.repeat(indicator, np.diff(one.param_start))
+    # The shared nodes come first, then the others of each copy.
+    number = np.empty((k, one.num_nodes), dtype=np.int64)
+    number[:, shared] = np.arange(shared.size)
+    number[:, own] = shared.size + np.arange(k * own.size).reshape(k, own.size)
+
+    def of_nodes(values: NDArray[Any], root: int) -> NDArray[Any]:
+        return np.concatenate((values[shared], np.tile(values[own], k), [root]))
+
     return Circuit(
         one.variables,
-        np.concatenate([*kinds, [SUM]]),
-        np.concatenate(([0], np.cumsum(np.concatenate([*fans, [len(copies)]])))),
-        np.concatenate([*children, roots]),
-        np.concatenate([*weights, log_weight]),
-        np.concatenate([*variables, [NONE]]),
-        np.concatenate(([0], np.cumsum(np.concatenate([*sizes, [0]])))),
-        np.concatenate(values),
+        of_nodes(one.kind, SUM),
+        starts(of_nodes(np.diff(one.start), k)),
+        np.concatenate((number[:, one.child].ravel(), number[:, one.root])),
+        np.concatenate([*(copy.log_weight for copy in copies), log_weight]),
+        of_nodes(one.var, NONE),
+        starts(of_nodes(np.diff(one.param_start), 0)),
+        np.concatenate([one.param[given], *(copy.param[~given] for copy in copies)]),
     )
 
 
 def _clusters(codes: Codes, cardinality: NDArray[np.int64], k: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """k-means on the rows, values as unit vectors, started as k-means++ does."""
-    first = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(cardinality)))
-    hot = np.zeros((codes.shape[0], int(first[-1])), dtype=np.float32)
-    np.put_along_axis(hot, first[:-1] + codes.astype(np.int64), 1.0, axis=1)
+    hot = one_hot(codes, starts(cardinality))
     n, variables = codes.shape
     centre = [hot[int(rng.integers(n))]]
     # The squared distance of two rows is twice the number of columns in which they differ.
@@ -222,20 +207,15 @@ def _clusters(codes: Codes, cardinality: NDArray[np.int64], k: int, rng: np.rand
 
 
 @kernel
-def _add_up(inside: IntArray, share: FloatArray, count: FloatArray) -> None:
+def _add(inside: IntArray, source: FloatArray, target: FloatArray, to_elements: bool) -> None:
+    """Add for every vtree node and row the ``source`` of the row to the ``target`` of its element, or the reverse.
+
+    ``inside[place, r]`` is the element of row r at a vtree node, or -1. Columns of both are the components.
+    """
     for place in range(inside.shape[0]):
         for r in range(inside.shape[1]):
             e = inside[place, r]
             if e >= 0:
-                for c in range(share.shape[1]):
-                    count[e, c] += share[r, c]
-
-
-@kernel
-def _look_up(inside: IntArray, log: FloatArray, value: FloatArray) -> None:
-    for place in range(inside.shape[0]):
-        for r in range(inside.shape[1]):
-            e = inside[place, r]
-            if e >= 0:
-                for c in range(log.shape[1]):
-                    value[r, c] += log[e, c]
+                to, of = (e, r) if to_elements else (r, e)
+                for c in range(source.shape[1]):
+                    target[to, c] += source[of, c]
