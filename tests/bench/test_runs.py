@@ -184,7 +184,7 @@ def test_bad_input_is_refused_before_anything_runs(files, tmp_path):
 def test_two_at_once_into_one_file_are_refused(files, tmp_path):
     pytest.importorskip("fcntl")
     output = tmp_path / "runs.jsonl"
-    with runs._appending(output), pytest.raises(mm.MargmapError, match="another `bench run`"):
+    with runs._appending(output), pytest.raises(mm.MargmapError, match="another run is writing this file"):
         do(runs.tasks_of(files, [FRONTIER]), output)
 
 

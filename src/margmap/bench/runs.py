@@ -22,10 +22,11 @@ from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from margmap.bench.instances import InstanceFile, read
-from margmap.errors import FormatError, MargmapError, QueryError
+from margmap.errors import FormatError, QueryError
+from margmap.io.journal import Journal
 
 #: A process is killed this many seconds, or this part of the limit, after its time limit; its solver stops long before.
 GRACE_SECONDS, GRACE_PART = 10.0, 0.25
@@ -365,43 +366,14 @@ def _about() -> dict[str, Any]:
 @contextmanager
 def _appending(output: Path) -> Iterator[tuple[set[str], Callable[[Mapping[str, Any]], None]]]:
     """The keys that the file has a line for, and what adds one; for one process at a time."""
-    try:
-        file = open(output, "a+b")  # noqa: SIM115 (it is closed below, whatever happens)
-    except OSError as error:
-        raise MargmapError(f"{output}: cannot be written: {error.strerror or error}") from None
-    with file:
-        _lock(file, output)
-        file.seek(0)
-        content = file.read()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            file.truncate(whole)  # a line that a power cut left half-written: its run is done again
-        known = set()
-        for number, line in enumerate(content[:whole].splitlines(), 1):
+    with Journal(output) as journal:
+        known, whole = set(), 0
+        for number, line in enumerate(journal.lines(), 1):
+            whole += len(line)
             try:
                 known.add(str(json.loads(line)["key"]))
             except (ValueError, KeyError, TypeError, RecursionError):
-                raise FormatError(
-                    "not the record of a run; this file is for `bench run` alone: give another",
-                    path=output,
-                    line=number,
-                ) from None
-
-        def append(record: Mapping[str, Any]) -> None:
-            line = json.dumps(record, allow_nan=False).encode() + b"\n"
-            while line:  # at once, but for a full disk or a signal
-                line = line[os.write(file.fileno(), line) :]
-            os.fsync(file.fileno())
-
-        yield known, append
-
-
-def _lock(file: IO[bytes], output: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows: nobody looks
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise MargmapError(f"{output}: another `bench run` writes to it: wait for its end or kill it") from None
+                what = "not the record of a run; this file is for `bench run` alone: give another"
+                raise FormatError(what, path=output, line=number) from None
+        journal.keep(whole)  # a line that a power cut left half-written: its run is done again
+        yield known, lambda record: journal.append([json.dumps(record, allow_nan=False)])

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import Name, Named, Value, Variable
+from margmap.circuit import FloatArray, Name, Named, Value, Variable
 from margmap.circuit.evidence import cell_of, is_frame, is_series, names_of
 from margmap.errors import FormatError, QueryError
-from margmap.foundation.numerals import number_of
-from margmap.io.files import stream_lines
+from margmap.foundation.numerals import number_of, real_of
+from margmap.io.files import read_lines, stream_lines
+from margmap.io.reading import shorten
 
 Cells: TypeAlias = "Mapping[Name, Any] | NDArray[Any] | Sequence[Any]"
 
@@ -69,6 +70,42 @@ def read_rows(model: Named, given: Any, columns: Sequence[Name] | None = None, h
         raise QueryError(f"evidence_rows is of type {type(given).__name__}: give an array, a frame, a list or a path")
     length = len(given) if isinstance(given, Sequence) else None
     return Rows(_all(model) if named is None else named, iter(given), length)
+
+
+def read_matrix(path: Path) -> FloatArray:
+    """A matrix from a file of comma-separated numbers without a header, gzipped or not; an empty cell is NaN.
+
+    So is an empty line where there is one column; where there are several it is no row.
+    """
+    lines = read_lines(path)
+    if not lines[-1]:  # the end of the last line begins no other
+        del lines[-1]
+    try:
+        rows: FloatArray = np.loadtxt(lines, delimiter=",", ndmin=2, comments=None)
+    except ValueError:
+        rows = np.zeros((0, 0))
+    if rows.shape[1] < 2 and len(rows) < len(lines):
+        rows = np.array(_scanned(lines, path))  # slower, but allows empty cells and knows the line of an error
+    return rows
+
+
+def _scanned(lines: Sequence[str], path: Path) -> list[list[float]]:
+    rows: list[list[float]] = []
+    one = not any("," in line for line in lines)
+    for number, line in enumerate(lines, 1):
+        if not line.strip() and not one:
+            continue
+        cells = [cell.strip() or "nan" for cell in line.split(",")]
+        try:
+            row = [real_of(cell) for cell in cells]
+        except ValueError:
+            shown = shorten(next(cell for cell in cells if number_of(cell) is None))
+            what = f"{shown!r} is not a number: rows are comma-separated numbers without a header"
+            raise FormatError(what, path=path, line=number) from None
+        if rows and len(row) != len(rows[0]):
+            raise FormatError(f"{len(row)} values, but the lines before have {len(rows[0])}", path=path, line=number)
+        rows.append(row)
+    return rows
 
 
 def evidence_of(model: Named, columns: Sequence[int], cells: Any) -> dict[Any, Value]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import os
 import secrets
@@ -9,7 +10,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from io import BufferedReader
+from io import BufferedReader, StringIO
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -36,6 +37,27 @@ def place_of(path: object) -> Path:
     if not isinstance(path, str | os.PathLike):
         raise FormatError(f"the path of a file is a text or a Path, not an object of type {type(path).__name__}")
     return Path(path)
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix of a file's name, in small letters and without its point; that of ``model.psdd.gz`` is ``psdd``."""
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    return suffixes[-1][1:] if suffixes else ""
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder unless it is there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FormatError(f"cannot be made: {error.strerror or error}", path=folder) from None
+
+
+def csv_line(cells: Iterable[object]) -> str:
+    """One line of a CSV file, without its end."""
+    text = StringIO()
+    csv.writer(text, lineterminator="").writerow(cells)
+    return text.getvalue()
 
 
 def read_lines(path: Path, limit: int | None = None, *, any_ratio: int | None = None) -> list[str]:
