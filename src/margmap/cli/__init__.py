@@ -7,29 +7,20 @@ from __future__ import annotations
 
 import io
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from margmap.cli import (
-    approximate,
-    bench,
-    convert,
-    datasets,
-    demo,
-    info,
-    learn,
-    likelihood,
-    marginal,
-    plot,
-    sample,
-    solve,
-    verify,
-)
 from margmap.cli.base import register
+from margmap.cli.bench import bench
 from margmap.foundation.interrupts import finish, take_over
 
 __all__ = ["app", "main"]
+
+# The commands in the order of --help; each is the function of this name in the file of this name.
+_COMMANDS = ["info", "convert", "marginal", "likelihood", "sample", "solve", "verify", "approximate", "plot"]
+_COMMANDS += ["learn", "datasets", "demo"]
 
 app = typer.Typer(
     name="margmap",
@@ -39,9 +30,9 @@ app = typer.Typer(
     help="Exact marginal MAP for probabilistic circuits: the most likely state of some variables, and the proof.",
     epilog="Exit codes: 0 optimal or done, 2 bad input or usage, 3 stopped before the proof was complete, 130 Ctrl-C.",
 )
-app.add_typer(bench.bench)
-register(app, info.info, convert.convert, marginal.marginal, likelihood.likelihood, sample.sample, solve.solve)
-register(app, verify.verify, approximate.approximate, plot.plot, learn.learn, datasets.datasets, demo.demo)
+app.add_typer(bench)
+for _name in _COMMANDS:
+    register(app, getattr(import_module(f"margmap.cli.{_name}"), _name))
 
 
 def main() -> None:

@@ -13,27 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from margmap.cli.base import STOPPED, interrupted
-from margmap.cli.inputs import (
-    given,
-    is_network,
-    parse_bytes,
-    parse_options,
-    question,
-    require_circuit,
-)
-from margmap.cli.options import (
-    Dask,
-    Evidence,
-    Format,
-    Index,
-    Instance,
-    Json,
-    MaxEdges,
-    Model,
-    Query,
-    flag,
-    option,
-)
+from margmap.cli.inputs import given, is_network, parse_bytes, parse_options, question, require_circuit
+from margmap.cli.options import Dask, Evidence, Format, Index, Instance, Json, MaxEdges, Model, Query, flag, option
 from margmap.cli.output import complain, print_json, print_state, print_table, printable, report, spinner
 from margmap.errors import LimitError, MargmapError, QueryError
 from margmap.foundation.wording import counted, listed

@@ -31,6 +31,16 @@ _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _LINES_PER_WRITE = 1 << 14
 
+# What is said of a file that cannot be read, by the error that came of it.
+_TROUBLE: dict[type[Exception], str] = {
+    FileNotFoundError: "there is no such file",
+    IsADirectoryError: "this is a folder, not a file",
+    PermissionError: "no permission to read this file",
+    EOFError: "the gzip data ends early: the file is truncated, fetch it again",
+    gzip.BadGzipFile: "the gzip data is damaged ({}): fetch the file again",
+    zlib.error: "the gzip data is damaged ({}): fetch the file again",
+}
+
 
 def place_of(path: object) -> Path:
     """The path that a user gave, refusing what is none."""
@@ -146,14 +156,12 @@ class _Source:
 
     def readline(self) -> bytes:
         """The next line with its end, empty at the end of the file."""
-        line = piece = self._checked(self.stream.readline(self._room()))
-        if piece and not piece.endswith(b"\n"):  # a long line, or the last
-            pieces = [piece]
-            while piece and not piece.endswith(b"\n"):
-                piece = self._checked(self.stream.readline(self._room()))
-                pieces.append(piece)
-            line = b"".join(pieces)
-        return line
+        piece = self._checked(self.stream.readline(self._room()))
+        pieces = [piece]
+        while piece and not piece.endswith(b"\n"):  # a long line, or the last
+            piece = self._checked(self.stream.readline(self._room()))
+            pieces.append(piece)
+        return b"".join(pieces)
 
     def _room(self) -> int:
         return min(_CHUNK, self.limit - self.size + 1)
@@ -216,15 +224,7 @@ def _opened(path: Path, limit: int | None, any_ratio: int | None = None) -> Iter
     try:
         with path.open("rb") as raw:
             yield _Source(raw, path, limit, any_ratio)
-    except FileNotFoundError:
-        raise FormatError("there is no such file", path=path) from None
-    except IsADirectoryError:
-        raise FormatError("this is a folder, not a file", path=path) from None
-    except PermissionError:
-        raise FormatError("no permission to read this file", path=path) from None
-    except EOFError:
-        raise FormatError("the gzip data ends early: the file is truncated, fetch it again", path=path) from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise FormatError(f"the gzip data is damaged ({error}): fetch the file again", path=path) from None
-    except OSError as error:
-        raise FormatError(f"cannot be read: {error.strerror or error}", path=path) from error
+    except (OSError, EOFError, zlib.error) as error:
+        what = next((text for kind, text in _TROUBLE.items() if isinstance(error, kind)), "cannot be read: {}")
+        why = (isinstance(error, OSError) and error.strerror) or error
+        raise FormatError(what.format(why), path=path) from error

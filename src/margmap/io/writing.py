@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from margmap.circuit import GAUSSIAN, Circuit, FloatArray, LongArray, Name
+from margmap.circuit import GAUSSIAN, Circuit, Name
 from margmap.circuit.leaves import leaf_tables
 from margmap.errors import FormatError
 from margmap.io.reading import MAX_VARIABLE
@@ -30,7 +30,7 @@ class Node(NamedTuple):
     log_weights: list[float]
     parameters: list[float]
     #: The log-probability of each value, if it is a discrete leaf.
-    table: list[float]
+    table: Sequence[float] = ()
 
 
 def nodes_of(circuit: Circuit, form: str) -> Iterator[Node]:
@@ -42,13 +42,15 @@ def nodes_of(circuit: Circuit, form: str) -> Iterator[Node]:
         raise FormatError(
             f"node {node} (gaussian over variable {name!r}) cannot be written as {form}: save the circuit as .json"
         )
-    return all_nodes(circuit, *leaf_tables(circuit))
+    start, tables = leaf_tables(circuit)
+    values = tables.tolist()
+    each = zip(all_nodes(circuit), pairwise(start.tolist()), strict=True)
+    return (node._replace(table=values[a:b]) if a < b else node for node, (a, b) in each)
 
 
-def all_nodes(circuit: Circuit, table_start: LongArray, tables: FloatArray) -> Iterator[Node]:
-    """Every node; ``tables`` has those of the leaves, the one of node n from ``table_start[n]`` on."""
-    child, weight, param, table = (x.tolist() for x in (circuit.child, circuit.log_weight, circuit.param, tables))
-    bounds = (pairwise(x.tolist()) for x in (circuit.start, circuit.param_start, table_start))
-    for kind, var, edges, own, log_p in zip(circuit.kind.tolist(), circuit.var.tolist(), *bounds, strict=True):
-        below = slice(*edges)
-        yield Node(kind, var, child[below], weight[below], param[slice(*own)], table[slice(*log_p)])
+def all_nodes(circuit: Circuit) -> Iterator[Node]:
+    """Every node, children first, without tables."""
+    child, weight, param = (x.tolist() for x in (circuit.child, circuit.log_weight, circuit.param))
+    bounds = (pairwise(x.tolist()) for x in (circuit.start, circuit.param_start))
+    for kind, var, (a, b), (c, d) in zip(circuit.kind.tolist(), circuit.var.tolist(), *bounds, strict=True):
+        yield Node(kind, var, child[a:b], weight[a:b], param[c:d])
