@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import margmap as mm
-from margmap.cli.inputs import read_rows
+from margmap.io.evidence_rows import read_matrix
 from margmap.io.formats import load_circuit
 from margmap.solve.reduce import reduce
 
@@ -58,7 +58,7 @@ def main() -> None:
     circuit = load_circuit(MODEL)
     instance = next(i for i in json.loads(INSTANCES.read_text())["instances"] if i["proportion"] == "q30e30h40")
     query, evidence = instance["query"], instance["evidence"]
-    rows = read_rows(ROWS).astype(int)
+    rows = read_matrix(ROWS).astype(int)
     print(f"plants: {circuit!r}, {len(rows)} test rows")
     show("read plants.psdd.gz", best_of(5, lambda: load_circuit(MODEL)), 1.0)
     show("reduce it, 30% query, 30% evidence, 40% hidden", best_of(20, lambda: reduce(circuit, query, evidence)), 0.05)

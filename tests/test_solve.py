@@ -517,7 +517,7 @@ class TestResult:
         lines = str(self.result(method)).splitlines()
         assert lines[0] == "X1=1, X2=1"
         assert lines[1] == "log p(q, e) = -0.972861, p(q | e) = 0.378"
-        assert lines[2] == "proven: no state is better"
+        assert lines[2] == "proven optimal: no state is better (bounds within 1e-09 nats)"
         assert lines[3].startswith(f"method {method}, ")
 
     def test_frozen(self, method):
@@ -534,8 +534,8 @@ def test_text_of_a_stopped_result():
     lines = str(r).splitlines()
     assert lines[0].startswith("v0=0, v1=0")
     assert lines[0].endswith("v11=0, ... (20 variables)")
-    assert lines[2] == "stopped: time limit; a better state has at most log p = -8.500000, 1.5 nats more"
+    assert lines[2] == "stopped (time limit): a better state can have at most log p = -8.500000, 1.5 nats more"
     assert r.gap == 1.5
     assert r.trace == ()
     wide = Result("optimal", {"a": 1}, -10.0, -9.0, -9.5, "brute", 1.25)
-    assert "within the gap asked for; a better state has at most log p = -9.500000, 0.5 nats more" in str(wide)
+    assert "within the gap asked for: a better state can have at most log p = -9.500000, 0.5 nats more" in str(wide)

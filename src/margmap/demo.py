@@ -21,6 +21,8 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from margmap.circuit import Circuit, Name, Value
 from margmap.errors import FormatError
 from margmap.inference.queries import log_conditional
@@ -159,18 +161,17 @@ def write_picture(rows: Sequence[Sequence[Sequence[int]]], path: str | PathLike[
     place = Path(path)
     if place.suffix.lower() != ".png":
         raise FormatError("the picture is a PNG file: let its name end in .png", path=place)
-    tile = SIDE * _SCALE
-    width = max(map(len, rows)) * (tile + _GAP) + _GAP
-    height = len(rows) * (tile + _GAP) + _GAP
-    image = [bytearray([255]) * width for _ in range(height)]
+    step = SIDE * _SCALE + _GAP
+    width, height = max(map(len, rows)) * step + _GAP, len(rows) * step + _GAP
+    image = np.full((height, 1 + width), 255, dtype=np.uint8)
+    image[:, 0] = 0  # each line of a PNG begins with its filter: none
     for i, pictures in enumerate(rows):
         for j, picture in enumerate(pictures):
-            top, left = i * (tile + _GAP) + _GAP, j * (tile + _GAP) + _GAP
-            for p, kind in enumerate(picture):
-                y, x = top + p // SIDE * _SCALE, left + p % SIDE * _SCALE
-                for line in image[y : y + _SCALE]:
-                    line[x : x + _SCALE] = bytes([_SHADE[kind]]) * _SCALE
-    data = zlib.compress(b"".join(b"\0" + line for line in image), 9)
+            shades = np.array([_SHADE[kind] for kind in picture], dtype=np.uint8).reshape(SIDE, SIDE)
+            tile = shades.repeat(_SCALE, axis=0).repeat(_SCALE, axis=1)
+            top, left = i * step + _GAP, 1 + j * step + _GAP
+            image[top : top + len(tile), left : left + len(tile)] = tile
+    data = zlib.compress(image.tobytes(), 9)
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)
     png = b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", data) + _chunk(b"IEND", b"")
     write_bytes(place, png)

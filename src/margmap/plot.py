@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from margmap.errors import FormatError, MissingExtraError, QueryError
 from margmap.foundation.numerals import real_of
+from margmap.io.files import csv_line, read_lines, write_bytes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -77,8 +78,6 @@ def save(run: Result | Sequence[Row], path: str | os.PathLike[str]) -> None:
     trace(run, figure.subplots(2, sharex=True))
     image = io.BytesIO()
     figure.savefig(image, format=form, dpi=150)
-    from margmap.io.files import write_bytes  # here, because importing the readers takes numpy along
-
     write_bytes(path, image.getvalue())
 
 
@@ -88,18 +87,11 @@ def trace_lines(rows: Sequence[Any]) -> list[str]:
 
     nothing = Snapshot(0, 0, 0, 0, 0.0, 0.0)
     header = list((rows[0] if rows else Iteration(0, 0.0, 0.0, 0.0, 0, nothing, None, nothing)).to_dict())
-    lines = []
-    for cells in [header, *(row.to_dict().values() for row in rows)]:
-        text = io.StringIO()
-        csv.writer(text, lineterminator="").writerow(cells)
-        lines.append(text.getvalue())
-    return lines
+    return [csv_line(cells) for cells in (header, *(row.to_dict().values() for row in rows))]
 
 
 def read_trace(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """The rows of a file written by ``margmap solve --trace``, the columns a figure needs as numbers."""
-    from margmap.io.files import read_lines
-
     path = Path(path)
     rows: list[dict[str, Any]] = []
     reader = csv.DictReader(read_lines(path))

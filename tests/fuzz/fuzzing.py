@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 
 from margmap.circuit import Circuit, Variable
 from margmap.circuit.vtree import Vtree
-from margmap.cli.inputs import read_instance, read_rows
+from margmap.cli.inputs import read_instance
 from margmap.errors import MargmapError
 from margmap.inference.queries import log_marginal
-from margmap.io.evidence_rows import evidence_of
+from margmap.io.evidence_rows import evidence_of, read_matrix
 from margmap.io.evidence_rows import read_rows as rows_of_evidence
 from margmap.io.formats import load, load_network, save
 from margmap.io.uai import read_evidence, read_query
@@ -216,9 +216,9 @@ READERS: dict[str, Reader] = {
     ),
     "evid": Reader("evid", lambda path: read_evidence(path, NETWORK), _text("2 0 1 1 2\n", "1\n1 2 0\n", "0\n")),
     "query": Reader("query", lambda path: read_query(path, NETWORK), _text("2 0 2\n", "1\n1\n")),
-    "rows": Reader("csv", read_rows, _text("0,1,2\n1,,0\n", "0.5,-1,nan\n1e3,2,-0.0\n\n", "1,0\n0,1\n1,1\n")),
+    "rows": Reader("csv", read_matrix, _text("0,1,2\n1,,0\n", "0.5,-1,nan\n1e3,2,-0.0\n\n", "1,0\n0,1\n1,1\n")),
     "learn": Reader(
-        "csv", lambda path: read_tables(read_rows(path)), _text("0,1,2\n1,1,0\n0,0,0\n", "1,0\n0,1\n255,1.0\n")
+        "csv", lambda path: read_tables(read_matrix(path)), _text("0,1,2\n1,1,0\n0,0,0\n", "1,0\n0,1\n255,1.0\n")
     ),
     "batch": Reader("csv", _batch, _text("2,0\n1,0\n,1\n", '"2","0"\n1,nan\n-1,0\n', "1,1,0\n0,,1\n")),
     "instance": Reader(

@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import margmap as mm
 from margmap.cli import app
-from margmap.cli.learning import progress
+from margmap.cli.learn import progress
 from margmap.learn import DATASETS, Progress
 
 
@@ -150,7 +150,7 @@ def test_datasets_are_listed_and_learned_from(tmp_path: Path, monkeypatch: pytes
 
 
 def test_datasets_downloads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("margmap.learn.datasets.download", lambda name, folder, get: [folder / name])
+    monkeypatch.setattr("margmap.learn.datasets.download", lambda name, folder: [folder / name])
     code, out, _ = run("datasets", "--download", "nltcs", "--download", "ad", "--data", tmp_path)
     assert code == 0
     assert f"wrote {tmp_path / 'nltcs'}" in out.replace("\n", "")

@@ -1,4 +1,4 @@
-"""What every command of the command line shares: its exit codes, common options, and how it fails."""
+"""What every command shares: its exit codes, how it is registered with typer, and how it fails."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import functools
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
-from typing import Annotated, Any, NoReturn, ParamSpec, get_args, get_type_hints
+from typing import Any, NoReturn, ParamSpec, get_args, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -22,25 +21,11 @@ UNEXPECTED, BAD_INPUT, STOPPED, BROKEN_PIPE = 1, 2, 3, 141
 
 P = ParamSpec("P")
 
-Model = Annotated[
-    Path,
-    typer.Argument(
-        metavar="MODEL", help="A circuit (.psdd .jpc .spn .ac .json) or a network (.bif .uai .xmlbif), also .gz."
-    ),
-]
-Format = Annotated[
-    str | None, typer.Option("--format", metavar="F", help="The model's format, where its name does not say it.")
-]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object and nothing else.")]
 
-
-def command_of(app: typer.Typer) -> Callable[[Callable[P, None]], Callable[P, None]]:
-    """What makes a function a command of ``app`` whose every failure is one line on stderr and an exit code."""
-
-    def register(function: Callable[P, None]) -> Callable[P, None]:
-        return app.command(name=function.__name__, cls=_class_for(function))(_guarded(function))
-
-    return register
+def register(app: typer.Typer, *functions: Callable[..., None]) -> None:
+    """Make functions the commands of ``app``, called as they are; a failure is one line on stderr and an exit code."""
+    for function in functions:
+        app.command(name=function.__name__, cls=_class_for(function))(_guarded(function))
 
 
 def _class_for(function: Callable[..., None]) -> type[TyperCommand]:
@@ -77,12 +62,16 @@ def _guarded(function: Callable[P, None]) -> Callable[P, None]:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(BROKEN_PIPE) from error
         except Exception as error:
-            if came():  # whatever it became on its way up
+            if came():  # whatever Ctrl-C became on its way up
                 interrupted(error)
+            if os.environ.get("MARGMAP_DEBUG") == "1":
+                raise
             if isinstance(error, MargmapError):
-                _fail(error, str(error), BAD_INPUT)
+                complain(str(error))
+                raise typer.Exit(BAD_INPUT) from error
             what = f"unexpected {type(error).__name__}: {error}"
-            _fail(error, f"{what}; please report this, with the output under MARGMAP_DEBUG=1", UNEXPECTED)
+            complain(f"{what}; please report this, with the output under MARGMAP_DEBUG=1")
+            raise typer.Exit(UNEXPECTED) from error
 
     return guarded
 
@@ -91,10 +80,3 @@ def interrupted(cause: BaseException | None = None) -> NoReturn:
     """End the command after Ctrl-C, with nothing to show for it."""
     print("margmap: interrupted", file=sys.stderr)
     raise typer.Exit(INTERRUPTED) from cause
-
-
-def _fail(error: Exception, message: str, code: int) -> NoReturn:
-    if os.environ.get("MARGMAP_DEBUG") == "1":
-        raise error
-    complain(message)
-    raise typer.Exit(code) from error

@@ -1,14 +1,12 @@
-"""What ``solve --batch`` does: a file of rows in, a file of answers out, and nothing lost in between.
+"""What ``margmap solve --batch`` does: a file of rows in, a file of answers out, and nothing lost in between.
 
-Answers are added to a file beside the output, one JSON object a line after a first line that says which job they belong
-to. Started again, the command goes on after the last whole line. At the end the output is written from that file.
+Answers are added to a journal beside the output, one JSON object a line after a first line that says which job they
+belong to. Started again, the command goes on after the last whole line. At the end the output is written from it.
 """
 
 from __future__ import annotations
 
-import csv
 import hashlib
-import io
 import json
 import time
 from collections import Counter
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from margmap.cli.output import bar, json_text, printable, spinner
 from margmap.errors import FormatError, QueryError
 from margmap.foundation.interrupts import staying
+from margmap.io.files import csv_line, suffix_of, write_lines
 from margmap.io.journal import Journal
 
 if TYPE_CHECKING:
@@ -34,6 +33,18 @@ COLUMNS = ("row", "status", "log_prob", "log_conditional", "log_upper", "gap", "
 SAVE_SECONDS, SAVE_ROWS = 0.5, 1000
 
 
+class Job(NamedTuple):
+    """The files of a batch, and what is asked of each row."""
+
+    model: Path
+    rows: Path
+    query: list[Name] | None
+    method: str
+    time_limit: float | None
+    header: bool | None
+    options: Mapping[str, Any]
+
+
 class Summary(NamedTuple):
     """How a batch ended."""
 
@@ -43,163 +54,99 @@ class Summary(NamedTuple):
     #: Whether Ctrl-C came before the last row.
     interrupted: bool
 
-    @property
-    def done(self) -> int:
-        """Rows that have an answer."""
-        return sum(self.ended.values())
-
-    def __str__(self) -> str:
-        named = [f"{number} {status.replace('_', ' ')}" for status, number in sorted(self.ended.items())]
-        return ", ".join(named) or "no rows"
-
 
 def solve_batch(
-    path: Path,
-    model: Circuit | Network,
-    rows: Path,
-    output: Path,
-    query: list[Name] | None,
-    method: str,
-    time_limit: float | None,
-    options: Mapping[str, Any],
-    *,
-    header: bool | None = None,
-    jobs: int | None = None,
-    dask: str | None = None,
+    model: Circuit | Network, job: Job, output: Path, jobs: int | None = None, dask: str | None = None
 ) -> Summary:
     """Answer each row of a file, going on where an earlier run of the same job stopped."""
     if not output.absolute().parent.is_dir():
         raise FormatError("there is no such folder", path=output.absolute().parent)
-    if rows.exists() and not (rows.is_file() or rows.is_dir()):
-        raise FormatError("rows are read more than once: write them to a file first", path=rows)
-    with spinner(f"Reading {rows} ..."):
-        from margmap import __version__
-        from margmap.distribute.executors import open_executor
-        from margmap.foundation.limits import Limits
-        from margmap.io.evidence_rows import read_rows
-        from margmap.solve.batch import marginal_map_many
-        from margmap.solve.result import Result
-
-        columns = _variables(model, query)
-        if not _is_jsonl(output):
-            _require_distinct(columns)
-        total = sum(1 for _ in read_rows(model, rows, None, header).cells)
-        job = {
-            "version": __version__,
-            "model": _digest(path),
-            "rows": _digest(rows),
-            "query": query,
-            "method": method,
-            "time_limit": time_limit,
-            "header": header,
-            "options": dict(options),
-        }
-    with ExitStack() as stack:
-        part = stack.enter_context(Part(output.with_name(output.name + ".part"), job))
-        interrupted = False
-        if part.done < total:
-            with spinner("Preparing ..."):
-                executor = None if dask is None else stack.enter_context(open_executor(jobs, dask))
-                answers = marginal_map_many(
-                    model,
-                    query,
-                    rows,
-                    method,
-                    time_limit,
-                    header=header,
-                    start=part.done,
-                    jobs=jobs if executor is None else None,
-                    executor=executor,
-                    **options,
-                )
-            limits = Limits()
-            try:
-                # Ctrl-C must not come between writing an answer and knowing that it is written.
-                with staying(), limits.catching_interrupts(), bar("Solving", total, part.done) as advance:
-                    for answer in answers:
-                        if isinstance(answer, Result) and answer.status == "interrupted" and answer.state is None:
-                            raise KeyboardInterrupt  # as if it had not been begun
-                        part.add(answer)
-                        advance(1)
-                        if limits.interrupted:
-                            raise KeyboardInterrupt
-            except KeyboardInterrupt:
-                interrupted = True
-            finally:
-                part.save()
-        summary = Summary(total, dict(part.ended), interrupted)
+    if job.rows.exists() and not (job.rows.is_file() or job.rows.is_dir()):
+        raise FormatError("rows are read more than once: write them to a file first", path=job.rows)
+    with spinner(f"Reading {job.rows} ..."):
+        columns = _columns(model, job.query, output)
+        total, identity = _identity(model, job)
+    with Journal(output.with_name(output.name + ".part")) as journal:
+        part = _Part(journal, identity)
+        interrupted = part.done < total and not _fill(part, total, model, job, jobs, dask)
         if not interrupted:
-            part.finish(output, columns)
-    return summary
+            records = (json.loads(line) for line in journal.lines())
+            next(records)  # which job it is
+            write_lines(output, map(json_text, records) if _is_jsonl(output) else _csv(records, columns))
+            journal.path.unlink(missing_ok=True)
+    return Summary(total, dict(part.ended), interrupted)
 
 
-class Part:
-    """The answers so far, in a file that only grows."""
+def _identity(model: Circuit | Network, job: Job) -> tuple[int, dict[str, Any]]:
+    """How many rows there are, and what tells this job from others: a digest for each of the files."""
+    from margmap import __version__
+    from margmap.io.evidence_rows import read_rows
 
-    def __init__(self, path: Path, job: Mapping[str, Any]) -> None:
-        self.path, self._job = path, json.loads(json.dumps(job))
+    rows = read_rows(model, job.rows, None, job.header)
+    digest, total = hashlib.sha256(repr(rows.columns).encode()), 0
+    for cells in rows.cells:
+        digest.update(repr(cells).encode())
+        total += 1
+    contents = {"model": hashlib.sha256(job.model.read_bytes()).hexdigest(), "rows": digest.hexdigest()}
+    return total, json.loads(json.dumps({"version": __version__, **job._asdict(), **contents}))
+
+
+def _fill(part: _Part, total: int, model: Circuit | Network, job: Job, jobs: int | None, dask: str | None) -> bool:
+    """Answer the rows that have no answer yet; whether all have one now, since Ctrl-C ends it early."""
+    with ExitStack() as stack:
+        with spinner("Preparing ..."):
+            from margmap.distribute.executors import open_executor
+            from margmap.foundation.limits import Limits
+            from margmap.solve.batch import marginal_map_many
+            from margmap.solve.result import Result
+
+            where: dict[str, Any] = {"jobs": jobs}
+            if dask is not None:
+                where = {"executor": stack.enter_context(open_executor(jobs, dask))}
+            where |= {"header": job.header, "start": part.done, **job.options}
+            answers = marginal_map_many(model, job.query, job.rows, job.method, job.time_limit, **where)
+        limits = Limits()
+        try:
+            # Ctrl-C must not come between writing an answer and knowing that it is written.
+            with staying(), limits.catching_interrupts(), bar("Solving", total, part.done) as advance:
+                for answer in answers:
+                    if isinstance(answer, Result) and answer.status == "interrupted" and answer.state is None:
+                        return False  # as if it had not been begun
+                    part.add(answer)
+                    advance(1)
+                    if limits.interrupted:
+                        return False
+        except KeyboardInterrupt:
+            return False
+        finally:
+            part.save()
+    return True
+
+
+class _Part:
+    """The answers so far: a journal whose first line says which job they belong to."""
+
+    def __init__(self, journal: Journal, job: Mapping[str, Any]) -> None:
+        """Count the answers of an earlier run of the same job, and cut off what it did not write to its end."""
+        self._journal = journal
         #: How many rows are done, from the first on, and how many of them ended with each status.
         self.done = 0
         self.ended: Counter[str] = Counter()
-        self._lines: list[str] = []
-        self._finished = False
+        self._new: list[str] = []
         self._saved = time.monotonic()
-
-    def __enter__(self) -> Part:
-        self._journal = Journal(self.path)
-        try:
-            self._resume()
-        except BaseException:
-            self._journal.close()
-            raise
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        self._journal.close()
-        if self._finished:
-            self.path.unlink(missing_ok=True)
-
-    def add(self, answer: Answer) -> None:
-        """Take the answer of the next row."""
-        self._lines.append(json_text(_record(self.done, answer)))
-        self.done += 1
-        self.ended[answer.status] += 1
-        if len(self._lines) >= SAVE_ROWS or time.monotonic() > self._saved + SAVE_SECONDS:
-            self.save()
-
-    def save(self) -> None:
-        """Write what was taken so that it lasts."""
-        lines = self._lines.copy()
-        self._lines.clear()  # whatever happens below, nothing is written twice
-        self._journal.append(*lines)
-        self._saved = time.monotonic()
-
-    def finish(self, output: Path, columns: Sequence[Name]) -> None:
-        """Write the output; this file is not needed any more."""
-        from margmap.io.files import write_lines
-
-        records = (json.loads(line) for line in self._journal.lines())
-        next(records)
-        write_lines(output, map(json_text, records) if _is_jsonl(output) else _csv(records, columns))
-        self._finished = True
-
-    def _resume(self) -> None:
-        """Count the answers of an earlier run of the same job, and cut off what it did not write to its end."""
-        lines = self._journal.lines()
+        lines = journal.lines()
         first = next(lines, None)
         if first is None:
-            self._lines.append(json_text({"job": self._job}))
-            self.save()
+            journal.append(json_text({"job": job}))
             return
         before = _object(first).get("job")
         if not isinstance(before, dict):
-            raise FormatError("this is not a file of answers in progress: move it away", path=self.path)
-        different = [name.replace("_", " ") for name in self._job if before.get(name) != self._job[name]]
-        if different:
+            raise FormatError("this is not a file of answers in progress: move it away", path=journal.path)
+        if different := [name.replace("_", " ") for name in job if before.get(name) != job[name]]:
             raise FormatError(
                 f"holds {sum(1 for _ in lines)} answers of another job (different: {', '.join(different)}): finish "
                 "that one with its own options, write to another file, or remove this one",
-                path=self.path,
+                path=journal.path,
             )
         kept = len(first)
         for line in lines:
@@ -207,17 +154,31 @@ class Part:
             if record.get("row") != self.done or not isinstance(record.get("status"), str):
                 break
             kept += len(line)
-            self.done += 1
-            self.ended[record["status"]] += 1
-        self._journal.cut(kept)
+            self._count(record["status"])
+        journal.cut(kept)
 
+    def add(self, answer: Answer) -> None:
+        """Take the answer of the next row."""
+        from margmap.solve.batch import FailedRow
 
-def _record(row: int, answer: Answer) -> dict[str, Any]:
-    from margmap.solve.batch import FailedRow
+        if isinstance(answer, FailedRow):
+            facts = {"status": answer.status, "error": printable(answer.error), "kind": answer.kind}
+        else:
+            facts = answer.to_dict()
+        self._new.append(json_text({"row": self.done, **facts}))
+        self._count(answer.status)
+        if len(self._new) >= SAVE_ROWS or time.monotonic() > self._saved + SAVE_SECONDS:
+            self.save()
 
-    if isinstance(answer, FailedRow):
-        return {"row": row, "status": answer.status, "error": printable(answer.error), "kind": answer.kind}
-    return {"row": row, **answer.to_dict()}
+    def save(self) -> None:
+        """Write what was taken so that it lasts."""
+        lines, self._new = self._new, []  # whatever happens below, nothing is written twice
+        self._journal.append(*lines)
+        self._saved = time.monotonic()
+
+    def _count(self, status: str) -> None:
+        self.done += 1
+        self.ended[status] += 1
 
 
 def _object(line: bytes) -> dict[str, Any]:
@@ -231,43 +192,29 @@ def _object(line: bytes) -> dict[str, Any]:
 
 def _csv(records: Iterator[dict[str, Any]], columns: Sequence[Name]) -> Iterator[str]:
     names = [str(name) for name in columns]
-    yield _csv_line([*COLUMNS, *names])
+    yield csv_line([*COLUMNS, *names])
     for record in records:
         state = record.get("state") or {}
-        yield _csv_line([record.get(name) for name in COLUMNS] + [state.get(name) for name in names])
+        yield csv_line([record.get(name) for name in COLUMNS] + [state.get(name) for name in names])
 
 
-def _csv_line(cells: Sequence[object]) -> str:
-    text = io.StringIO()
-    csv.writer(text, lineterminator="").writerow(cells)
-    return text.getvalue()
-
-
-def _variables(model: Circuit | Network, query: Sequence[Name] | None) -> list[Name]:
+def _columns(model: Circuit | Network, query: Sequence[Name] | None, output: Path) -> list[Name]:
     """The variables that answers have columns for."""
     from margmap.circuit import Circuit
 
     if query is not None:
-        return [model.names[column] for column in model.query_columns(query, ())]
-    mentioned = model.mentioned if isinstance(model, Circuit) else range(len(model.variables))
-    return [model.names[column] for column in sorted(mentioned) if not model.variables[column].continuous]
-
-
-def _require_distinct(columns: Sequence[Name]) -> None:
-    for name in columns:
-        if str(name) in COLUMNS:
+        columns = model.query_columns(query, ())
+    else:
+        mentioned = model.mentioned if isinstance(model, Circuit) else range(len(model.variables))
+        columns = [column for column in sorted(mentioned) if not model.variables[column].continuous]
+    names = [model.names[column] for column in columns]
+    for name in names:
+        if str(name) in COLUMNS and not _is_jsonl(output):
             raise QueryError(
                 f"variable {name!r} is called like a column of the answers: write to a .jsonl file instead"
             )
+    return names
 
 
 def _is_jsonl(output: Path) -> bool:
-    return output.name.lower().removesuffix(".gz").endswith(".jsonl")
-
-
-def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+    return suffix_of(output) == "jsonl"

@@ -1,30 +1,82 @@
-"""What the command line takes besides models: lists of variables, evidence, instance files, rows of numbers."""
+"""What the command line takes: models, lists of variables, evidence, instance files, rows of numbers, options."""
 
 from __future__ import annotations
 
-import inspect
-import math
 import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import typer
+
+from margmap.cli.output import spinner
 from margmap.errors import FormatError, QueryError
 from margmap.foundation.numerals import real_of, whole_of
+from margmap.solve.methods import METHODS
 
 if TYPE_CHECKING:
-    from margmap.circuit import FloatArray, Name, Value
+    from margmap.circuit import Circuit, Name, Value
+    from margmap.network.network import Network
+
+# How the values of options are read: the type that a signature names, what reads it, and what it is for people.
+_TYPES: dict[str, tuple[Callable[[str], Any], str]] = {
+    "bool": (lambda text: {"true": True, "false": False}[text.lower()], "true or false"),
+    "float": (real_of, "a number"),
+    "int": (whole_of, "a whole number"),
+}
 
 
-def parse_names(option: str, texts: Sequence[str]) -> list[Name]:
+def given(**values: Any) -> dict[str, Any]:
+    """The options that were given: those that are not None."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def load_model(path: Path, format: str | None) -> Circuit | Network:
+    """The circuit or the network in a file."""
+    with spinner(f"Loading {path} ..."):
+        from margmap.io import formats
+
+        return formats.load_model(path, format)
+
+
+def is_network(path: Path, format: str | None) -> bool:
+    """Whether a file holds a network, by its name or by the format that was said."""
+    with spinner("Starting ..."):
+        from margmap.io.formats import is_network_file
+
+        return is_network_file(path, format)
+
+
+def require_circuit(path: Path, format: str | None) -> None:
+    """Refuse a network where a certificate is written or checked."""
+    if is_network(path, format):
+        raise QueryError(
+            "a certificate is about a circuit: compile the network first with `margmap convert NETWORK CIRCUIT.json`"
+        )
+
+
+def question(
+    query: list[str] | None, evidence: list[str] | None, instance: Path | None, index: int | None
+) -> tuple[list[Name] | None, dict[Name, Value]]:
+    """Query (None: all that is not observed) and evidence, from the options or from a file."""
+    if instance is not None and (query or evidence):
+        raise typer.BadParameter("give either --instance or --query and --evidence, not both")
+    if index is not None and instance is None:
+        raise typer.BadParameter("--index chooses an entry of --instance: give that too")
+    if instance is not None:
+        return read_instance(instance, index)
+    return parse_names("--query", query), parse_evidence("--evidence", evidence)
+
+
+def parse_names(option: str, texts: Sequence[str] | None) -> list[Name] | None:
     """Variables from ``--query 3,7 --query x``, as text; a circuit finds a variable named 3 by "3" too."""
-    return [_name(option, text, part) for text in texts for part in text.split(",")]
+    return [_name(option, text, part) for text in texts for part in text.split(",")] if texts else None
 
 
-def parse_evidence(option: str, texts: Sequence[str]) -> dict[Name, Value]:
+def parse_evidence(option: str, texts: Sequence[str] | None) -> dict[Name, Value]:
     """Values from ``--evidence 1=0,4=1``."""
-    pairs: list[tuple[str, Value]] = []
-    for text in texts:
+    pairs: list[tuple[Name, Value]] = []
+    for text in texts or ():
         for part in text.split(","):
             name, equals, value = part.partition("=")
             if not equals or not value.strip() or "=" in value:
@@ -33,11 +85,13 @@ def parse_evidence(option: str, texts: Sequence[str]) -> dict[Name, Value]:
                     "or use --instance where a name has '=' or ',' in it"
                 )
             pairs.append((_name(option, text, name), value))
-    return dict(_distinct(pairs, option))
+    return _distinct(pairs, option)
 
 
-def parse_bytes(option: str, text: str) -> int:
+def parse_bytes(option: str, text: str | None) -> int | None:
     """A number of bytes from ``500M`` or ``1.5G``; K, M and G are powers of 1024."""
+    if text is None:
+        return None
     match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?) ?(?:([KMG])I?)?B?", text.strip(), re.ASCII | re.IGNORECASE)
     number = int(float(match[1]) * 1024 ** " KMG".index((match[2] or " ").upper())) if match else 0
     if number < 1:
@@ -47,7 +101,7 @@ def parse_bytes(option: str, text: str) -> int:
 
 def parse_options(texts: Sequence[str], method: str) -> dict[str, Any]:
     """Options of a method from ``--option heuristic=Pruned --option regroup=false``, of the type the method takes."""
-    parameters = method_parameters(method)
+    parameters = METHODS[method].parameters if texts and method in METHODS else {}
     pairs: list[tuple[str, Any]] = []
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
@@ -57,14 +111,7 @@ def parse_options(texts: Sequence[str], method: str) -> dict[str, Any]:
         if "Callable" in annotation:
             raise QueryError(f"--option {name!r} is a function: it can be given in Python only")
         pairs.append((name, _option(name, value, annotation)))
-    return dict(_distinct(pairs, "--option"))
-
-
-def method_parameters(method: str) -> dict[str, inspect.Parameter]:
-    """What a method can be told, by name; nothing for `auto` and for names that are no method's."""
-    from margmap.solve.methods import METHODS
-
-    return METHODS[method].parameters if method in METHODS else {}
+    return _distinct(pairs, "--option")
 
 
 def read_instance(path: Path, index: int | None) -> tuple[list[Name] | None, dict[Name, Value]]:
@@ -81,50 +128,6 @@ def read_instance(path: Path, index: int | None) -> tuple[list[Name] | None, dic
     if not isinstance(evidence, dict) or any(isinstance(x, list | dict) for x in evidence.values()):
         raise FormatError('"evidence" must be an object from variables to numbers or state names', path=path)
     return query, dict(evidence.items())
-
-
-def read_rows(path: Path) -> FloatArray:
-    """A matrix from a file of comma-separated numbers, gzipped or not; an empty cell is a missing value.
-
-    So is an empty line where there is one column; where there are several it is no row.
-    """
-    import numpy as np
-
-    from margmap.io.files import read_lines
-
-    lines = read_lines(path)
-    if not lines[-1]:  # the end of the last line begins no other
-        del lines[-1]
-    try:
-        rows: FloatArray = np.loadtxt(lines, delimiter=",", ndmin=2, comments=None)
-    except ValueError:
-        rows = np.zeros((0, 0))
-    if rows.shape[1] < 2 and len(rows) < len(lines):
-        rows = np.array(_scan_rows(lines, path))  # slower, but allows empty cells and knows the line of an error
-    return rows
-
-
-def _scan_rows(lines: Sequence[str], path: Path) -> list[list[float]]:
-    rows: list[list[float]] = []
-    one = not any("," in line for line in lines)
-    for number, line in enumerate(lines, 1):
-        if not line.strip() and not one:
-            continue
-        row = [_cell(cell.strip(), path, number) for cell in line.split(",")]
-        if rows and len(row) != len(rows[0]):
-            raise FormatError(f"{len(row)} values, but the lines before have {len(rows[0])}", path=path, line=number)
-        rows.append(row)
-    return rows
-
-
-def _cell(text: str, path: Path, line: int) -> float:
-    try:
-        return real_of(text) if text else math.nan
-    except ValueError:
-        shown = text if len(text) <= 40 else text[:40] + "..."
-        raise FormatError(
-            f"{shown!r} is not a number: rows are comma-separated numbers without a header", path=path, line=line
-        ) from None
 
 
 def _choose(data: Any, index: int | None, path: Path) -> Any:
@@ -144,21 +147,16 @@ def _choose(data: Any, index: int | None, path: Path) -> Any:
     return instances[index or 0]
 
 
-def _option(name: str, text: str, annotation: str) -> bool | int | float | str:
+def _option(name: str, text: str, annotation: str) -> Any:
     """A value of the type that the method's own signature names."""
-    types = set(re.findall(r"\w+", annotation))
-    if "bool" in types:
-        if text.lower() not in ("true", "false"):
-            raise QueryError(f"--option {name}={text}: write true or false")
-        return text.lower() == "true"
-    number: Callable[[str], float] | None = real_of if "float" in types else whole_of if "int" in types else None
-    if number is None:
-        return text
-    try:
-        return number(text)
-    except ValueError:
-        what = "a whole number" if number is whole_of else "a number"
-        raise QueryError(f"--option {name}={text}: write {what}") from None
+    types = re.findall(r"\w+", annotation)
+    for kind, (read, what) in _TYPES.items():
+        if kind in types:
+            try:
+                return read(text)
+            except (ValueError, KeyError):
+                raise QueryError(f"--option {name}={text}: write {what}") from None
+    return text
 
 
 def _name(option: str, text: str, part: str) -> str:
@@ -167,10 +165,11 @@ def _name(option: str, text: str, part: str) -> str:
     return part.strip()
 
 
-def _distinct(pairs: Sequence[tuple[Any, Any]], where: str) -> Sequence[tuple[Any, Any]]:
-    seen: set[Any] = set()
-    for name, _ in pairs:
-        if name in seen:
+def _distinct(pairs: Sequence[tuple[Any, Any]], where: str) -> dict[Any, Any]:
+    """The pairs as a dictionary; a name that is given twice is refused."""
+    result: dict[Any, Any] = {}
+    for name, value in pairs:
+        if name in result:
             raise QueryError(f"{where}: {name!r} is given twice")
-        seen.add(name)
-    return pairs
+        result[name] = value
+    return result

@@ -1,20 +1,26 @@
-"""What the command line prints: one JSON object, or text and small tables."""
+"""What the command line prints: one JSON object, or text and small tables; and what a terminal shows meanwhile."""
 
 from __future__ import annotations
 
 import json
 import math
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from margmap.solve.methods.iter_solve import Iteration
-    from margmap.solve.result import Result
+from margmap.foundation.wording import probability_text
 
 MOST_ROWS = 40
 COMPILING = "Compiling kernels (first run only) ..."
+
+
+def report(json: bool, facts: Mapping[str, Any], *lines: str) -> None:
+    """What came of a command: one JSON object with the facts if that was asked for, otherwise the lines."""
+    if json:
+        print_json(facts)
+    else:
+        print("\n".join(map(printable, lines)))
 
 
 def print_json(data: Mapping[str, Any]) -> None:
@@ -27,8 +33,8 @@ def json_text(data: Mapping[str, Any]) -> str:
     return json.dumps(_finite(data), allow_nan=False)
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[object]], most: int = MOST_ROWS) -> None:
-    """A table without frames, cut after ``most`` rows."""
+def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
+    """A table without frames, cut after MOST_ROWS rows."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -36,54 +42,17 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]], most: i
     table = Table(box=None, padding=(0, 3, 0, 0), show_header=any(header), header_style="bold")
     for title in header:
         table.add_column(title, overflow="fold")
-    for row in rows[:most]:
+    for row in rows[:MOST_ROWS]:
         table.add_row(*(Text(printable(str(cell))) for cell in row))
     Console(highlight=False).print(table)
-    if len(rows) > most:
-        print(f"... and {len(rows) - most} more (use --json)")
+    if len(rows) > MOST_ROWS:
+        print(f"... and {len(rows) - MOST_ROWS} more (use --json)")
 
 
-def print_result(result: Result) -> None:
-    """The state as a table, its probability, and what is proven of it."""
-    if result.state is None:
-        print(result.no_state)
-        return
-    print_table(("variable", "value"), list(result.state.items()))
-    print(f"log p(q, e) = {result.log_prob:.6f}, p(q | e) = {math.exp(result.log_conditional):.6g}")
-    print(proof(result))
-
-
-def print_top(result: Result, asked: int) -> None:
-    """The states after the best one, each by what it has different, and whether some could be missing."""
-    if result.state is None:
-        return
-    rows = [
-        (rank, f"{one.log_prob:.6f}", f"{math.exp(one.log_conditional):.6g}", _difference(result.state, one.state))
-        for rank, one in enumerate(result.top, 1)
-    ]
-    print_table(("rank", "log p(q, e)", "p(q | e)", "different from the best in"), rows)
-    if result.status != "optimal":
-        print("there may be better states than the last of these")
-    elif len(rows) < asked:
-        print("there are no others: all other states have probability 0")
-
-
-def _difference(best: Mapping[Any, Any], state: Mapping[Any, Any], most: int = 12) -> str:
-    """The values that are not those of the best state."""
-    changed = [f"{name}={value}" for name, value in state.items() if value != best[name]]
-    return ", ".join(changed[:most]) + (f", ... ({len(changed)} in all)" if len(changed) > most else "")
-
-
-def proof(result: Result) -> str:
-    """What the bounds say, in one line."""
-    from margmap.foundation.limits import TOLERANCE
-
-    if result.gap <= TOLERANCE:
-        return f"proven optimal: no state is better (bounds within {TOLERANCE:g} nats)"
-    more = f"a better state can have at most log p = {result.log_upper:.6f}, {result.gap:.3g} nats more"
-    if result.status == "optimal":
-        return f"within the gap asked for: {more}"
-    return f"stopped ({result.status.replace('_', ' ')}): {more}"
+def print_state(state: Mapping[Any, Any], log_prob: float, log_conditional: float) -> None:
+    """A state as a table, and its probability."""
+    print_table(("variable", "value"), list(state.items()))
+    print(probability_text(log_prob, log_conditional))
 
 
 def complain(message: str) -> None:
@@ -123,40 +92,28 @@ def spinner(text: str) -> Iterator[Callable[[str], None]]:
 
 
 @contextmanager
-def bar(text: str, total: int, done: int = 0) -> Iterator[Callable[[int], None]]:
-    """Show on a terminal's stderr how many of ``total`` are done; elsewhere nothing. The function adds some."""
+def bar(text: str, total: int, done: int = 0) -> Iterator[Callable[..., None]]:
+    """Show on a terminal's stderr how many of ``total`` are done; elsewhere nothing.
+
+    The function it gives takes how many more are done, and a new text if there is one.
+    """
     if not sys.stderr.isatty():
-        yield lambda _more: None
+        yield lambda _more, _new="": None
         return
+    from rich import progress
     from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        MofNCompleteColumn,
-        Progress,
-        TextColumn,
-        TimeElapsedColumn,
-        TimeRemainingColumn,
-    )
 
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True)) as shown:
+    counts = (progress.BarColumn(), progress.MofNCompleteColumn(), progress.TimeElapsedColumn())
+    columns = (progress.TextColumn("{task.description}", markup=False), *counts, progress.TimeRemainingColumn())
+    with progress.Progress(*columns, console=Console(stderr=True)) as shown:
         task = shown.add_task(text, total=total, completed=done)
-        yield lambda more: shown.advance(task, more)
+        yield lambda more, new=text: shown.update(task, advance=more, description=printable(new))
 
 
-def progress(row: Iteration) -> str:
-    """One iteration of a solver in one line."""
-    now = row.split
-    return (
-        f"Solving ... iteration {row.iteration}: {now.lower:.6g} <= log p <= {now.upper:.6g}, "
-        f"gap {max(0.0, now.upper - now.lower):.3g}, {now.edges} edges"
-    )
-
-
-def csv_lines(rows: Iterable[Sequence[float]], discrete: Sequence[bool]) -> Iterator[str]:
-    """Rows as comma-separated numbers, those of discrete variables without a point."""
-    for row in rows:
-        yield ",".join(str(int(x)) if whole else repr(float(x)) for x, whole in zip(row, discrete, strict=True))
+def filled_bar(part: float, width: int, marks: str) -> str:
+    """A bar of text of which a part, from 0 to 1, is filled; ``marks`` are what is full and what is empty."""
+    full = min(width, int(width * part))
+    return marks[0] * full + marks[1] * (width - full)
 
 
 def _finite(value: Any) -> Any:

@@ -1,105 +1,70 @@
-"""What ``solve --certificate`` and ``verify`` do: write a proof of optimality, and check one."""
+"""``margmap verify``: check a proof of optimality that ``margmap solve --certificate`` wrote."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated
 
-from margmap.cli.output import complain, print_json, printable, spinner
-from margmap.errors import LimitError, MargmapError
+import typer
+
+from margmap.cli.base import BAD_INPUT, STOPPED
+from margmap.cli.inputs import given, parse_evidence, parse_names, require_circuit
+from margmap.cli.options import Evidence, Format, Json, Model, argument, option
+from margmap.cli.output import complain, report, spinner
+from margmap.foundation.wording import listed
 
 if TYPE_CHECKING:
+    from margmap.certificate.file import Certificate
     from margmap.certificate.verify import Verdict
-    from margmap.circuit import Circuit, Name, Value
-    from margmap.network.network import Network
-    from margmap.solve.result import Result
+    from margmap.circuit import Circuit
 
-NETWORK = "a certificate is about a circuit: compile the network first with `margmap convert NETWORK CIRCUIT.json`"
-
-
-def try_certificate(
-    path: Path, circuit: Circuit | Network | None, evidence: Mapping[Name, Value], result: Result, gap: float | None
-) -> tuple[dict[str, Any], MargmapError | None]:
-    """Write the proof of an answer; what was written, and what went wrong: the answer is printed all the same."""
-    with spinner("Writing the certificate ..."):
-        from margmap.certificate.certify import certify
-        from margmap.foundation.limits import TOLERANCE
-
-        begun = time.perf_counter()
-        try:
-            if result.status != "optimal" or circuit is None:
-                raise LimitError("no certificate: the solver stopped before its own proof was complete")
-            found = certify(circuit, None, evidence, result=result, gap=TOLERANCE if gap is None else gap)
-            found.save(path)
-        except MargmapError as error:
-            return {"certificate": None}, error
-    return {
-        "certificate": str(path),
-        "certificate_bytes": path.stat().st_size,
-        "certificate_vectors": found.vectors,
-        "certificate_gap": found.gap,
-        "certificate_seconds": time.perf_counter() - begun,
-    }, None
+_QUERY = "Refuse a certificate about other variables."
+_TOLERANCE = "The gap up to which the state counts as optimal; 1e-9 if not given."
 
 
-def print_certificate(facts: Mapping[str, Any]) -> None:
-    """Where the proof is and how large."""
-    if facts.get("certificate") is not None:
-        print(
-            f"wrote {printable(facts['certificate'])}: {facts['certificate_vectors']} vectors, "
-            f"{facts['certificate_bytes']} bytes, gap {facts['certificate_gap']:.2g} nats; "
-            "check it with `margmap verify`"
-        )
-
-
-def run_verify(
-    model: Path,
-    path: Path,
-    format: str | None,
-    query: Sequence[Name] | None,
-    evidence: Mapping[Name, Value] | None,
-    tolerance: float | None,
-    json: bool,
-) -> Verdict:
-    """Check a certificate and say what it proves."""
+def verify(
+    model: Model,
+    certificate: Annotated[Path, argument("CERT", "What `solve --certificate` wrote.")],
+    query: Annotated[list[str] | None, option("V,...", _QUERY, "--query", "-q")] = None,
+    evidence: Evidence = None,
+    tolerance: Annotated[float | None, option("NATS", _TOLERANCE)] = None,
+    format: Format = None,
+    json: Json = False,
+) -> None:
+    """Check a proof without any solver: exit code 0 if the state is optimal, 3 if a gap is left, 2 if it is refused."""
+    asked = parse_names("--query", query)
+    observed = parse_evidence("--evidence", evidence) if evidence else None
+    require_circuit(model, format)
     with spinner(f"Loading {model} ..."):
         from margmap.certificate.file import Certificate
-        from margmap.certificate.verify import TOLERANCE, verify
+        from margmap.certificate.verify import verify as check
         from margmap.io.formats import load_circuit
 
-        certificate = Certificate.load(path)
+        claim = Certificate.load(certificate)
         circuit = load_circuit(model, format)
     with spinner("Checking ..."):
         begun = time.perf_counter()
-        allowed = TOLERANCE if tolerance is None else tolerance
-        verdict = verify(circuit, certificate, query=query, evidence=evidence, tolerance=allowed)
+        verdict = check(circuit, claim, query=asked, evidence=observed, **given(tolerance=tolerance))
         seconds = time.perf_counter() - begun
-    if json:
-        size = {"vectors": certificate.vectors, "seconds": seconds}
-        print_json({**verdict.to_dict(), "query": list(certificate.query), **size})
-    elif verdict.accepted:
-        seen = {circuit.variables[circuit.own(name)]: value for name, value in certificate.evidence.items()}
-        given = {v.name: value if v.continuous else v.label(int(value)) for v, value in seen.items()}
-        _print_proven(verdict, given, seconds)
+    facts = {**verdict.to_dict(), "query": list(claim.query), "vectors": claim.vectors, "seconds": seconds}
+    if json or verdict.accepted:
+        report(json, facts, *(_proven(verdict, circuit, claim, seconds) if verdict.accepted else ()))
     if not verdict.accepted:
-        complain(f"{path}: refused: {verdict.reason}")
-    return verdict
+        complain(f"{certificate}: refused: {verdict.reason}")
+    if not verdict.optimal:
+        raise typer.Exit(STOPPED if verdict.accepted else BAD_INPUT)
 
 
-def _print_proven(verdict: Verdict, evidence: Mapping[Name, Any], seconds: float) -> None:
-    given = f" given {_listed(evidence)}" if evidence else ""
-    print(printable(f"accepted: {_listed(verdict.state) or 'no variables'}{given}"))
-    print(f"log p(q, e) lies between {verdict.log_prob_low!r} and {verdict.log_prob_high!r}")
-    what = (
-        f"optimal within {verdict.tolerance:g} nats"
-        if verdict.optimal
-        else f"not proven to be the best: more than {verdict.tolerance:g} nats are left (--tolerance allows more)"
-    )
-    print(f"no state is above {verdict.log_upper!r}: a gap of {verdict.gap:.2g} nats, {what} ({seconds:.3g} s)")
-
-
-def _listed(values: Mapping[Name, Any], most: int = 12) -> str:
-    shown = ", ".join(f"{name}={value}" for name, value in list(values.items())[:most])
-    return shown + (f", ... ({len(values)} variables)" if len(values) > most else "")
+def _proven(verdict: Verdict, circuit: Circuit, claim: Certificate, seconds: float) -> list[str]:
+    """What an accepted certificate proves, for people."""
+    seen = {circuit.variables[circuit.own(name)]: value for name, value in claim.evidence.items()}
+    evidence = {v.name: value if v.continuous else v.label(int(value)) for v, value in seen.items()}
+    what = f"optimal within {verdict.tolerance:g} nats"
+    if not verdict.optimal:
+        what = f"not proven to be the best: more than {verdict.tolerance:g} nats are left (--tolerance allows more)"
+    return [
+        f"accepted: {listed(verdict.state) or 'no variables'}" + (f" given {listed(evidence)}" if evidence else ""),
+        f"log p(q, e) lies between {verdict.log_prob_low!r} and {verdict.log_prob_high!r}",
+        f"no state is above {verdict.log_upper!r}: a gap of {verdict.gap:.2g} nats, {what} ({seconds:.3g} s)",
+    ]

@@ -7,15 +7,16 @@ constants move up until a sum takes them as weights; writing does the reverse.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from margmap.circuit import INDICATOR, PRODUCT, Circuit, Parts, assemble
 from margmap.errors import FormatError
 from margmap.io import reading as scan
-from margmap.io.spn import body, header_line, possible, read_children, read_header, read_indicator
-from margmap.io.writing import discrete_tables, refuse_gaussian
+from margmap.io.spn import FIRST, body, header_line, indicator_rule, possible, read_header
+from margmap.io.writing import nodes_of
 
 # exp() of more than this, or less than its negative, leaves the range of normal floats.
 _LARGEST_LOG = 700.0
@@ -34,29 +35,27 @@ def read(lines: Sequence[str], path: Path) -> Circuit:
     """The circuit of an ac file, over all variables of its header, named 0, 1, ..."""
     variables = read_header(lines, path)
     parts = Parts.new()
-    terms: list[_Term] = []
-    number = 1
-    for number, tokens in body(lines, path):
-        tag = tokens[0]
-        try:
-            if tag == "v":
-                term = _Term(0.0, read_indicator(tokens, variables, parts, path, number))
-            elif tag == "n":
-                scan.check_count(tokens, 2, "n value", path, number)
-                term = _Term(_constant(tokens[1], path, number), None)
-            elif tag in ("*", "+"):
-                what = "a product" if tag == "*" else "a sum"
-                scan.check_size(len(tokens) - 1, what, path, number)
-                below = [terms[child] for child in read_children(tokens[1:], lines, path, number, _children)]
-                term = _multiply(below, parts) if tag == "*" else _add(below, parts, path, number)
-            else:
-                raise scan.unknown_node(tag, "v, n, *, +, EOF", path, number)
-        except ValueError as error:
-            raise scan.bad_number(error, path, number) from None
-        terms.append(term)
-    root = terms[-1]
+    terms = scan.Nodes()
+    indicator = indicator_rule(variables, parts)
+
+    def combined(combine: Callable[[Sequence[_Term], Parts], _Term], what: str) -> scan.Rule:
+        def read(tokens: list[str]) -> _Term:
+            scan.check_size(len(tokens) - 1, what)
+            return combine([terms[int(token)] for token in tokens[1:]], parts)
+
+        return scan.Rule(f"{what} id...", read, (1, sys.maxsize), children=(slice(1, None),))
+
+    rules = {
+        "v": indicator._replace(read=lambda tokens: _Term(0.0, indicator.read(tokens))),
+        "n": scan.Rule("n value", lambda tokens: _Term(_constant(tokens[1]), None), (2, 2)),
+        "*": combined(_multiply, "a product"),
+        "+": combined(_add, "a sum"),
+    }
+    terms.read(body(lines, path), lines, path, rules, ("EOF",), FIRST)
+    root: _Term = terms[len(terms) - 1]
     if root.node is None:
-        raise FormatError("the root is a constant: there is no distribution in this file", path=path, line=number)
+        what = "the root is a constant: there is no distribution in this file"
+        raise FormatError(what, path=path, line=terms.line)
     # A factor is left over only if no sum above could take it.
     top = root.node if root.log_factor == 0 else parts.sum([root.node], [root.log_factor])
     return assemble(variables, parts, top)
@@ -64,17 +63,15 @@ def read(lines: Sequence[str], path: Path) -> Circuit:
 
 def write(circuit: Circuit) -> Iterator[str]:
     """The lines of an ac file: leaves become indicators, weights become constants; a Gaussian leaf is refused."""
-    refuse_gaussian(circuit, "ac")
     yield header_line(circuit)
     yield from _body(circuit)
     yield "EOF"
 
 
-def _constant(token: str, path: Path, number: int) -> float:
+def _constant(token: str) -> float:
     value = float(token)
     if not 0 <= value < math.inf:
-        message = f"constant {value}: it must be a finite number, not negative (and not a log)"
-        raise FormatError(message, path=path, line=number)
+        raise FormatError(f"constant {value}: it must be a finite number, not negative (and not a log)")
     return math.log(value) if value > 0 else -math.inf
 
 
@@ -86,7 +83,7 @@ def _multiply(terms: Sequence[_Term], parts: Parts) -> _Term:
     return _Term(factor, parts.product(nodes))
 
 
-def _add(terms: Sequence[_Term], parts: Parts, path: Path, number: int) -> _Term:
+def _add(terms: Sequence[_Term], parts: Parts) -> _Term:
     constant = -math.inf
     children: list[int] = []
     weights: list[float] = []
@@ -99,23 +96,18 @@ def _add(terms: Sequence[_Term], parts: Parts, path: Path, number: int) -> _Term
     if not children:
         return _Term(constant, None)
     if constant > -math.inf:
-        message = "a sum adds a constant to a function of variables: the circuit is not smooth and cannot be read"
-        raise FormatError(message, path=path, line=number)
+        raise FormatError(
+            "a sum adds a constant to a function of variables: the circuit is not smooth and cannot be read"
+        )
     if len(children) == 1:
         return _Term(weights[0], children[0])
     return _Term(0.0, parts.sum(children, weights))
-
-
-def _children(tokens: Sequence[str]) -> Sequence[str]:
-    return tokens[1:] if tokens[0] in ("*", "+") else ()
 
 
 def _body(circuit: Circuit) -> list[str]:
     out: list[str] = []
     shared: dict[str, int] = {}
     ident: list[int] = []
-    tables = discrete_tables(circuit)
-    child, weight, start = circuit.child.tolist(), circuit.log_weight.tolist(), circuit.start.tolist()
 
     def line(text: str) -> int:
         out.append(text)
@@ -137,16 +129,14 @@ def _body(circuit: Circuit) -> list[str]:
         factor = once(f"n {math.exp(log_weight / pieces)!r}")
         return line("* " + f"{factor} " * pieces + str(node))
 
-    for n, (kind, var) in enumerate(zip(circuit.kind.tolist(), circuit.var.tolist(), strict=True)):
-        edges = range(start[n], start[n + 1])
-        if kind == INDICATOR:
-            ident.append(once(f"v {var} {int(circuit.param[circuit.param_start[n]])}"))
-        elif kind < PRODUCT:
-            terms = [weighted(once(f"v {var} {value}"), log_p) for value, log_p in possible(tables[n])]
-            ident.append(line("+ " + " ".join(map(str, terms))))
-        elif kind == PRODUCT:
-            ident.append(line("* " + " ".join(str(ident[child[e]]) for e in edges)))
-        else:
-            terms = [weighted(ident[child[e]], weight[e]) for e in edges]
-            ident.append(line("+ " + " ".join(map(str, terms))))
+    for node in nodes_of(circuit, "ac"):
+        if node.kind == INDICATOR:
+            ident.append(once(f"v {node.var} {int(node.parameters[0])}"))
+            continue
+        terms = [ident[child] for child in node.children]
+        if node.kind < PRODUCT:
+            terms = [weighted(once(f"v {node.var} {value}"), log_p) for value, log_p in possible(node.table)]
+        elif node.kind > PRODUCT:
+            terms = list(map(weighted, terms, node.log_weights))
+        ident.append(line(("* " if node.kind == PRODUCT else "+ ") + " ".join(map(str, terms))))
     return out

@@ -16,11 +16,12 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import Name, Named, Value, Variable
+from margmap.circuit import FloatArray, Name, Named, Value, Variable
 from margmap.circuit.evidence import cell_of, is_frame, is_series, names_of
 from margmap.errors import FormatError, QueryError
-from margmap.foundation.numerals import number_of
-from margmap.io.files import stream_lines
+from margmap.foundation.numerals import number_of, real_of
+from margmap.io.files import read_lines, stream_lines
+from margmap.io.reading import shorten
 
 Cells: TypeAlias = "Mapping[Name, Any] | NDArray[Any] | Sequence[Any]"
 
@@ -68,7 +69,43 @@ def read_rows(model: Named, given: Any, columns: Sequence[Name] | None = None, h
     if not isinstance(given, Iterable):
         raise QueryError(f"evidence_rows is of type {type(given).__name__}: give an array, a frame, a list or a path")
     length = len(given) if isinstance(given, Sequence) else None
-    return Rows(_all(model) if named is None else named, iter(given), length)
+    return Rows(_columns(model, None) if named is None else named, iter(given), length)
+
+
+def read_matrix(path: Path) -> FloatArray:
+    """A matrix from a file of comma-separated numbers without a header, gzipped or not; an empty cell is NaN.
+
+    So is an empty line where there is one column; where there are several it is no row.
+    """
+    lines = read_lines(path)
+    if not lines[-1]:  # the end of the last line begins no other
+        del lines[-1]
+    try:
+        rows: FloatArray = np.loadtxt(lines, delimiter=",", ndmin=2, comments=None)
+    except ValueError:
+        rows = np.zeros((0, 0))
+    if rows.shape[1] < 2 and len(rows) < len(lines):
+        rows = np.array(_scanned(lines, path))  # slower, but allows empty cells and knows the line of an error
+    return rows
+
+
+def _scanned(lines: Sequence[str], path: Path) -> list[list[float]]:
+    rows: list[list[float]] = []
+    one = not any("," in line for line in lines)
+    for number, line in enumerate(lines, 1):
+        if not line.strip() and not one:
+            continue
+        cells = [cell.strip() or "nan" for cell in line.split(",")]
+        try:
+            row = [real_of(cell) for cell in cells]
+        except ValueError:
+            shown = shorten(next(cell for cell in cells if number_of(cell) is None))
+            what = f"{shown!r} is not a number: rows are comma-separated numbers without a header"
+            raise FormatError(what, path=path, line=number) from None
+        if rows and len(row) != len(rows[0]):
+            raise FormatError(f"{len(row)} values, but the lines before have {len(rows[0])}", path=path, line=number)
+        rows.append(row)
+    return rows
 
 
 def evidence_of(model: Named, columns: Sequence[int], cells: Any) -> dict[Any, Value]:
@@ -83,16 +120,13 @@ def evidence_of(model: Named, columns: Sequence[int], cells: Any) -> dict[Any, V
     return model.labelled(model.observed(row, table=True))
 
 
-def _all(model: Named) -> tuple[int, ...]:
-    return tuple(range(len(model.variables)))
-
-
-def _columns(model: Named, names: Iterable[Name]) -> tuple[int, ...]:
-    return tuple(model.query_columns(names_of(names, "columns"), ()))
+def _columns(model: Named, names: Iterable[Name] | None) -> tuple[int, ...]:
+    """The columns of these variables, or of all."""
+    return tuple(range(len(model.variables)) if names is None else model.query_columns(names_of(names, "columns"), ()))
 
 
 def _sized(model: Named, named: tuple[int, ...] | None, shape: tuple[int, ...], cells: Iterator[Cells]) -> Rows:
-    columns = _all(model) if named is None else named
+    columns = _columns(model, None) if named is None else named
     if shape[1] != len(columns):
         what = f"the {model._what} has {len(columns)} variables" if named is None else f"{len(columns)} are named"
         raise QueryError(f"evidence_rows has {shape[1]} columns, but {what}: name the columns with columns=[...]")
@@ -101,13 +135,8 @@ def _sized(model: Named, named: tuple[int, ...] | None, shape: tuple[int, ...], 
 
 def _csv(model: Named, path: Path, named: tuple[int, ...] | None, header: bool | None) -> Rows:
     lines = _parsed(path)
-    blank = 0
-    first: list[str] = []
-    for first in lines:
-        if not _is_blank(first):
-            break
-        blank += 1
-    else:
+    blank, first = next(((i, cells) for i, cells in enumerate(lines) if not _is_blank(cells)), (0, None))
+    if first is None:
         raise FormatError("the file has no rows", path=path)
     if header is None and named is None:
         header = _is_header(model, first, path)
@@ -120,14 +149,10 @@ def _csv(model: Named, path: Path, named: tuple[int, ...] | None, header: bool |
         except QueryError as error:
             raise FormatError(f"the header does not fit: {error}", path=path, line=1 + blank) from None
         return Rows(found if named is None else named, rest, None)
-    columns = _all(model) if named is None else named
+    columns = _columns(model, None) if named is None else named
     if len(first) != len(columns):
-        raise FormatError(
-            f"{len(first)} cells and no header for the {len(columns)} variables of the {model._what}: "
-            "write their names in the first line",
-            path=path,
-            line=1 + blank,
-        )
+        what = f"{len(first)} cells and no header for the {len(columns)} variables of the {model._what}"
+        raise FormatError(f"{what}: write their names in the first line", path=path, line=1 + blank)
     return Rows(columns, chain(([""] for _ in range(blank if one else 0)), (first,), rest), None)
 
 
@@ -158,11 +183,8 @@ def _is_header(model: Named, cells: Sequence[str], path: Path) -> bool:
     header = all(known) and len(set(texts)) == len(texts)
     data = len(cells) == len(model.variables) and all(map(_is_value, model.variables, cells))
     if header and data:
-        raise FormatError(
-            "the first line can be names and can be values: say which with --header or --no-header (header=)",
-            path=path,
-            line=1,
-        )
+        what = "the first line can be names and can be values: say which with --header or --no-header (header=)"
+        raise FormatError(what, path=path, line=1)
     # A header that is wrong in a name is still one: as values it would be wrong too.
     return header or (not data and any(known) and any(number_of(text.strip() or "nan") is None for text in texts))
 

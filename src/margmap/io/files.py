@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import os
 import secrets
@@ -9,7 +10,7 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from io import BufferedReader
+from io import BufferedReader, StringIO
 from itertools import chain, islice
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -30,12 +31,43 @@ _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 _LINES_PER_WRITE = 1 << 14
 
+# What is said of a file that cannot be read, by the error that came of it.
+_TROUBLE: dict[type[Exception], str] = {
+    FileNotFoundError: "there is no such file",
+    IsADirectoryError: "this is a folder, not a file",
+    PermissionError: "no permission to read this file",
+    EOFError: "the gzip data ends early: the file is truncated, fetch it again",
+    gzip.BadGzipFile: "the gzip data is damaged ({}): fetch the file again",
+    zlib.error: "the gzip data is damaged ({}): fetch the file again",
+}
+
 
 def place_of(path: object) -> Path:
     """The path that a user gave, refusing what is none."""
     if not isinstance(path, str | os.PathLike):
         raise FormatError(f"the path of a file is a text or a Path, not an object of type {type(path).__name__}")
     return Path(path)
+
+
+def suffix_of(path: Path) -> str:
+    """The suffix of a file's name, in small letters and without its point; that of ``model.psdd.gz`` is ``psdd``."""
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    return suffixes[-1][1:] if suffixes else ""
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder unless it is there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FormatError(f"cannot be made: {error.strerror or error}", path=folder) from None
+
+
+def csv_line(cells: Iterable[object]) -> str:
+    """One line of a CSV file, without its end."""
+    text = StringIO()
+    csv.writer(text, lineterminator="").writerow(cells)
+    return text.getvalue()
 
 
 def read_lines(path: Path, limit: int | None = None, *, any_ratio: int | None = None) -> list[str]:
@@ -124,14 +156,12 @@ class _Source:
 
     def readline(self) -> bytes:
         """The next line with its end, empty at the end of the file."""
-        line = piece = self._checked(self.stream.readline(self._room()))
-        if piece and not piece.endswith(b"\n"):  # a long line, or the last
-            pieces = [piece]
-            while piece and not piece.endswith(b"\n"):
-                piece = self._checked(self.stream.readline(self._room()))
-                pieces.append(piece)
-            line = b"".join(pieces)
-        return line
+        piece = self._checked(self.stream.readline(self._room()))
+        pieces = [piece]
+        while piece and not piece.endswith(b"\n"):  # a long line, or the last
+            piece = self._checked(self.stream.readline(self._room()))
+            pieces.append(piece)
+        return b"".join(pieces)
 
     def _room(self) -> int:
         return min(_CHUNK, self.limit - self.size + 1)
@@ -194,15 +224,7 @@ def _opened(path: Path, limit: int | None, any_ratio: int | None = None) -> Iter
     try:
         with path.open("rb") as raw:
             yield _Source(raw, path, limit, any_ratio)
-    except FileNotFoundError:
-        raise FormatError("there is no such file", path=path) from None
-    except IsADirectoryError:
-        raise FormatError("this is a folder, not a file", path=path) from None
-    except PermissionError:
-        raise FormatError("no permission to read this file", path=path) from None
-    except EOFError:
-        raise FormatError("the gzip data ends early: the file is truncated, fetch it again", path=path) from None
-    except (gzip.BadGzipFile, zlib.error) as error:
-        raise FormatError(f"the gzip data is damaged ({error}): fetch the file again", path=path) from None
-    except OSError as error:
-        raise FormatError(f"cannot be read: {error.strerror or error}", path=path) from error
+    except (OSError, EOFError, zlib.error) as error:
+        what = next((text for kind, text in _TROUBLE.items() if isinstance(error, kind)), "cannot be read: {}")
+        why = (isinstance(error, OSError) and error.strerror) or error
+        raise FormatError(what.format(why), path=path) from error

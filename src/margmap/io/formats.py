@@ -17,7 +17,7 @@ from margmap.circuit.vtree import Vtree
 from margmap.errors import FormatError, StructureError
 from margmap.interop.pgmpy import read_xmlbif
 from margmap.io import ac, bif, jpc, json, psdd, spn, uai, vtree
-from margmap.io.files import place_of, read_lines, write_lines
+from margmap.io.files import place_of, read_lines, suffix_of, write_lines
 from margmap.network.network import Network
 
 CircuitFormat: TypeAlias = Literal["psdd", "jpc", "spn", "ac", "json"]
@@ -102,9 +102,19 @@ def save(value: Circuit | Vtree, path: File, format: str | None = None) -> None:
         raise FormatError(str(error), path=place) from error
 
 
+def load_model(path: Path, format: str | None = None) -> Circuit | Network:
+    """The circuit or the network in a file, whichever its name or ``format`` says it holds."""
+    return (load_network if is_network_file(path, format) else load_circuit)(path, format)
+
+
 def is_network_file(path: Path, format: str | None = None) -> bool:
     """Whether a file holds a network, by its name or by the format that was said."""
-    return _suffix(path, format) in formats_of(Network)
+    return format_name(path, format) in formats_of(Network)
+
+
+def format_name(path: Path, format: str | None = None) -> str:
+    """The format that was said, or else that of the file's suffix; it may be none that is known."""
+    return suffix_of(path) if format is None else format.lower().lstrip(".")
 
 
 def _load(path: File, format: str | None, limit: int | None, *kinds: type) -> Any:
@@ -118,14 +128,9 @@ def _load(path: File, format: str | None, limit: int | None, *kinds: type) -> An
         raise FormatError(str(error), path=place) from error
 
 
-def _suffix(path: Path, format: str | None) -> str:
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    return format.lower().lstrip(".") if format is not None else suffixes[-1][1:] if suffixes else ""
-
-
 def _chosen(path: Path, format: str | None, *kinds: type) -> str:
     """The format of a file that must hold a value of one of ``kinds``."""
-    name = _suffix(path, format)
+    name = format_name(path, format)
     if name in formats_of(*kinds):
         return name
     known = formats_of(*kinds)

@@ -49,9 +49,7 @@ class Journal:
         """Add lines so that they last."""
         content = "".join(f"{line}\n" for line in lines).encode()
         try:
-            while (
-                content
-            ):  # at once, but for a full disk or a signal; past the buffer, which would try again on closing
+            while content:  # at once, but for a full disk or a signal; past the buffer, which would try again later
                 content = content[os.write(self._file.fileno(), content) :]
             os.fsync(self._file.fileno())
         except OSError as error:

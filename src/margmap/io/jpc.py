@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,57 +17,53 @@ from margmap.circuit import (
 )
 from margmap.errors import FormatError
 from margmap.io import reading as scan
-from margmap.io.writing import discrete_tables, numbers_from_one, refuse_gaussian
-
-_SYNTAX = {
-    "L": "L id vtree literal",
-    "P": "P id vtree k child*k",
-    "S": "S id vtree k (child logp)*k",
-    "I": "I id vtree variable value",
-    "B": "B id vtree variable trials logp",
-    "C": "C id vtree variable logp...",
-}
-_LEAST = {"L": 4, "P": 5, "S": 6, "I": 5, "B": 6, "C": 5}
+from margmap.io.writing import Node, nodes_of, numbers_from_one
 
 
 def read(lines: Sequence[str], path: Path) -> Circuit:
     """The circuit of a jpc file. A variable has as many values as its lines need, two at least."""
-    first = scan.header(lines, path, "jpc")
     parts = Parts.new()
-    node: dict[int, int] = {}
-    values = _Cardinalities(path)
-    for number, line in enumerate(lines[first:], first + 1):
-        tokens = line.split()
-        if not tokens or tokens[0] == "c":
-            continue
-        tag = tokens[0]
-        try:
-            if tag not in _SYNTAX:
-                raise scan.unknown_node(tag, "L, P, S, I, B, C, c", path, number)
-            if len(tokens) < _LEAST[tag]:
-                scan.check_count(tokens, _LEAST[tag], _SYNTAX[tag], path, number)
-            ident = int(tokens[1])
-            if tag == "P":
-                _check_fan(tokens, 1, path, number)
-                made = parts.product([node[int(token)] for token in tokens[4:]])
-            elif tag == "S":
-                _check_fan(tokens, 2, path, number)
-                weights = list(map(float, tokens[5::2]))
-                for weight in weights:
-                    if not weight < math.inf:
-                        raise scan.bad_log_weight(weight, path, number)
-                made = parts.sum([node[int(token)] for token in tokens[4::2]], weights)
-            else:
-                made = _leaf(tag, tokens, parts, values, path, number)
-        except ValueError as error:
-            raise scan.bad_number(error, path, number) from None
-        except KeyError as error:
-            raise scan.missing_child(ident, error.args[0], path, number, _later(lines, number)) from None
-        if ident in node:
-            raise scan.duplicate(ident, path, number)
-        node[ident] = made
-    if not node:
-        raise scan.no_nodes(path, len(lines))
+    node = scan.Nodes()
+    values = _Cardinalities(node)
+
+    def product(tokens: list[str]) -> int:
+        return parts.product([node[int(token)] for token in tokens[4:]])
+
+    def add(tokens: list[str]) -> int:
+        weights = scan.log_weights(tokens[5::2])
+        return parts.sum([node[int(token)] for token in tokens[4::2]], weights)
+
+    def literal(tokens: list[str]) -> int:
+        value = int(tokens[3])
+        variable = scan.variable_number(abs(value))
+        values.at_least(variable, 2)
+        return parts.leaf(INDICATOR, variable, (float(value > 0),))
+
+    def indicator(tokens: list[str]) -> int:
+        variable, value = scan.variable_number(int(tokens[3])), _count(tokens[4], "value")
+        values.at_least(variable, max(2, value + 1))
+        return parts.leaf(INDICATOR, variable, (float(value),))
+
+    def binomial(tokens: list[str]) -> int:
+        variable, trials = scan.variable_number(int(tokens[3])), _count(tokens[4], "number of trials")
+        values.exactly(variable, trials + 1)
+        (log_p,) = scan.log_probabilities(tokens[5:])
+        return parts.leaf(BINOMIAL, variable, (float(trials), log_p, scan.log1mexp(log_p)))
+
+    def categorical(tokens: list[str]) -> int:
+        variable, logs = scan.variable_number(int(tokens[3])), scan.log_probabilities(tokens[4:])
+        values.exactly(variable, len(logs))
+        return parts.leaf(CATEGORICAL, variable, logs)
+
+    rules = {
+        "L": scan.Rule("L id vtree literal", literal, (4, 4)),
+        "P": scan.Rule("P id vtree k child*k", product, (4, 4), 1, (slice(4, None),)),
+        "S": scan.Rule("S id vtree k (child logp)*k", add, (4, 4), 2, (slice(4, None, 2),)),
+        "I": scan.Rule("I id vtree variable value", indicator, (5, 5)),
+        "B": scan.Rule("B id vtree variable trials logp", binomial, (6, 6)),
+        "C": scan.Rule("C id vtree variable logp...", categorical, (5, sys.maxsize)),
+    }
+    node.read(scan.node_lines(lines, path, "jpc"), lines, path, rules)
     return scan.assemble_named(parts, values.number)
 
 
@@ -76,97 +72,52 @@ def write(circuit: Circuit) -> Iterator[str]:
 
     Leaves of binary variables become literals and sums over them, which every reader of the format knows.
     """
-    refuse_gaussian(circuit, "jpc")
     body = _body(circuit)
     yield "c margmap: S lines hold child and natural log of the weight in turns"
     yield f"jpc {len(body)}"
     yield from body
 
 
-def _leaf(tag: str, tokens: Sequence[str], parts: Parts, values: _Cardinalities, path: Path, number: int) -> int:
-    variable = int(tokens[3])
-    if tag == "L":
-        scan.check_count(tokens, 4, _SYNTAX[tag], path, number)
-        value, variable = (1, variable) if variable > 0 else (0, -variable)
-    if not 0 < variable <= scan.MAX_VARIABLE:
-        raise scan.bad_variable(variable, path, number)
-    if tag == "L":
-        values.at_least(variable, 2, number)
-        return parts.leaf(INDICATOR, variable, (float(value),))
-    if tag == "C":
-        logs = [_log_probability(token, path, number) for token in tokens[4:]]
-        values.exactly(variable, len(logs), number)
-        return parts.leaf(CATEGORICAL, variable, logs)
-    scan.check_count(tokens, _LEAST[tag], _SYNTAX[tag], path, number)
-    count = int(tokens[4])
+def _count(token: str, what: str) -> int:
+    count = int(token)
     if not 0 <= count < MAX_CARDINALITY:
-        what = "value" if tag == "I" else "number of trials"
-        raise FormatError(f"{what} {count} is out of range 0 to {MAX_CARDINALITY - 1}", path=path, line=number)
-    if tag == "I":
-        values.at_least(variable, max(2, count + 1), number)
-        return parts.leaf(INDICATOR, variable, (float(count),))
-    values.exactly(variable, count + 1, number)
-    log_p = _log_probability(tokens[5], path, number)
-    return parts.leaf(BINOMIAL, variable, (float(count), log_p, scan.log1mexp(log_p)))
+        raise FormatError(f"{what} {count} is out of range 0 to {MAX_CARDINALITY - 1}")
+    return count
 
 
 class _Cardinalities:
     """How many values each variable needs, and the line that fixed it where one did."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, nodes: scan.Nodes) -> None:
+        self.nodes = nodes
         self.number: dict[int, int] = {}
         self.fixed: dict[int, int] = {}
 
-    def at_least(self, variable: int, needed: int, line: int) -> None:
+    def at_least(self, variable: int, needed: int) -> None:
         have = self.number.get(variable, 0)
         if needed > have:
             if variable in self.fixed:
-                raise self._conflict(variable, have, f"a value numbered {needed - 1}", line)
+                raise self._conflict(variable, have, f"a value numbered {needed - 1}")
             self.number[variable] = needed
 
-    def exactly(self, variable: int, needed: int, line: int) -> None:
+    def exactly(self, variable: int, needed: int) -> None:
         have = self.number.get(variable, needed)
         if have > needed or (variable in self.fixed and have != needed):
-            raise self._conflict(variable, have, f"{needed} values", line)
+            raise self._conflict(variable, have, f"{needed} values")
         if needed > MAX_CARDINALITY:
-            raise FormatError(f"variable {variable} has more than {MAX_CARDINALITY} values", path=self.path, line=line)
+            raise FormatError(f"variable {variable} has more than {MAX_CARDINALITY} values")
         self.number[variable] = needed
-        self.fixed.setdefault(variable, line)
+        self.fixed.setdefault(variable, self.nodes.line)
 
-    def _conflict(self, variable: int, have: int, wanted: str, line: int) -> FormatError:
+    def _conflict(self, variable: int, have: int, wanted: str) -> FormatError:
         where = f" (line {self.fixed[variable]})" if variable in self.fixed else ""
-        message = f"variable {variable} has {have} values{where}, but this line needs {wanted}: the lines must agree"
-        return FormatError(message, path=self.path, line=line)
-
-
-def _log_probability(token: str, path: Path, number: int) -> float:
-    value = float(token)
-    return value if value <= 0 else scan.bad_log_probability(value, path, number)
-
-
-def _check_fan(tokens: Sequence[str], each: int, path: Path, number: int) -> None:
-    size = int(tokens[3])
-    scan.check_size(size, "a sum or product", path, number)
-    if len(tokens) != 4 + each * size:
-        scan.check_count(tokens, 4 + each * size, _SYNTAX[tokens[0]], path, number)
-
-
-def _later(lines: Sequence[str], number: int) -> Iterator[tuple[int, int, list[int]]]:
-    for at, line in enumerate(lines[number - 1 :], number):
-        tokens = line.split()
-        try:
-            if len(tokens) > 1 and tokens[0] in _SYNTAX:
-                below = tokens[4:] if tokens[0] == "P" else tokens[4::2] if tokens[0] == "S" else []
-                yield at, int(tokens[1]), [int(token) for token in below]
-        except ValueError:
-            continue  # the line that is reported comes before this one
+        return FormatError(
+            f"variable {variable} has {have} values{where}, but this line needs {wanted}: the lines must agree"
+        )
 
 
 def _body(circuit: Circuit) -> list[str]:
     names = numbers_from_one(circuit.names)
-    tables = discrete_tables(circuit)
-    child, weight, start = circuit.child.tolist(), circuit.log_weight.tolist(), circuit.start.tolist()
     out: list[str] = []
     literals: dict[int, int] = {}
 
@@ -179,31 +130,31 @@ def _body(circuit: Circuit) -> list[str]:
             literals[value] = line(f"L {{}} 0 {value}")
         return literals[value]
 
+    def leaf(node: Node) -> int:
+        name, table, param = names[node.var], node.table, node.parameters
+        if len(table) == 2 and node.kind == INDICATOR:
+            return literal(name if param[0] else -name)
+        if len(table) == 2:
+            return line(f"S {{}} 0 2 {literal(name)} {table[1]!r} {literal(-name)} {table[0]!r}")
+        if node.kind == INDICATOR and len(table) > 2:
+            return line(f"I {{}} 0 {name} {int(param[0])}")
+        if node.kind == BINOMIAL and (one := scan.one_number(param[1], param[2])) is not None:
+            return line(f"B {{}} 0 {name} {int(param[0])} {one!r}")
+        return line(f"C {{}} 0 {name} " + " ".join(map(repr, table)))
+
+    nodes = nodes_of(circuit, "jpc")
     # A line that nothing refers to: readers learn from it that the variable has this many values.
     for name, variable in zip(names, circuit.variables, strict=True):
         if variable.cardinality > 2:
             line(f"I {{}} 0 {name} {variable.cardinality - 1}")
-
     ident: list[int] = []
-    for n, kind in enumerate(circuit.kind.tolist()):
-        edges = range(start[n], start[n + 1])
-        if kind == PRODUCT:
-            ident.append(line(f"P {{}} 0 {len(edges)} " + " ".join(str(ident[child[e]]) for e in edges)))
-        elif kind > PRODUCT:
-            terms = " ".join(f"{ident[child[e]]} {weight[e]!r}" for e in edges)
-            ident.append(line(f"S {{}} 0 {len(edges)} {terms}"))
+    for node in nodes:
+        below = [str(ident[child]) for child in node.children]
+        if node.kind < PRODUCT:
+            ident.append(leaf(node))
+        elif node.kind == PRODUCT:
+            ident.append(line(f"P {{}} 0 {len(below)} " + " ".join(below)))
         else:
-            name, table = names[circuit.var[n]], tables[n]
-            param = circuit.param[circuit.param_start[n] : circuit.param_start[n + 1]].tolist()
-            if len(table) == 2 and kind == INDICATOR:
-                ident.append(literal(name if param[0] else -name))
-            elif len(table) == 2:
-                terms = f"{literal(name)} {table[1]!r} {literal(-name)} {table[0]!r}"
-                ident.append(line(f"S {{}} 0 2 {terms}"))
-            elif kind == INDICATOR and len(table) > 2:
-                ident.append(line(f"I {{}} 0 {name} {int(param[0])}"))
-            elif kind == BINOMIAL and (one := scan.one_number(param[1], param[2])) is not None:
-                ident.append(line(f"B {{}} 0 {name} {int(param[0])} {one!r}"))
-            else:
-                ident.append(line(f"C {{}} 0 {name} " + " ".join(map(repr, table))))
+            terms = (f"{child} {weight!r}" for child, weight in zip(below, node.log_weights, strict=True))
+            ident.append(line(f"S {{}} 0 {len(below)} " + " ".join(terms)))
     return out

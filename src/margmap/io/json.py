@@ -24,10 +24,13 @@ from margmap.circuit import (
 )
 from margmap.errors import FormatError, StructureError
 from margmap.io import reading as scan
+from margmap.io.writing import all_nodes
 
 VERSION = 1
 
 _KINDS = {name: kind for kind, name in enumerate(KIND_NAMES)}
+# The first parameter of these leaves is a whole number, and called so in messages.
+_WHOLE = {INDICATOR: "value", BINOMIAL: "number of trials"}
 # How many things follow the kind in a node's list.
 _FIELDS = {INDICATOR: 2, BERNOULLI: 3, CATEGORICAL: 2, BINOMIAL: 4, GAUSSIAN: 3, PRODUCT: 1, SUM: 2}
 
@@ -59,25 +62,14 @@ def write(circuit: Circuit) -> Iterator[str]:
             entry["states"] = list(variable.states)
         yield json.dumps(entry) + ("," if position < last else "")
     yield '], "nodes": ['
-    child, weight, start = circuit.child.tolist(), circuit.log_weight.tolist(), circuit.start.tolist()
-    param, param_start = circuit.param.tolist(), circuit.param_start.tolist()
-    for n, (kind, var) in enumerate(zip(circuit.kind.tolist(), circuit.var.tolist(), strict=True)):
-        edges = slice(start[n], start[n + 1])
-        numbers = param[param_start[n] : param_start[n + 1]]
-        node: list[Any] = [KIND_NAMES[kind]]
-        if kind == PRODUCT:
-            node += [child[edges]]
-        elif kind == SUM:
-            node += [child[edges], [_dumped(w) for w in weight[edges]]]
-        elif kind == INDICATOR:
-            node += [var, int(numbers[0])]
-        elif kind == CATEGORICAL:
-            node += [var, [_dumped(p) for p in numbers]]
-        elif kind == BINOMIAL:
-            node += [var, int(numbers[0]), _dumped(numbers[1]), _dumped(numbers[2])]
-        else:
-            node += [var, *(_dumped(p) for p in numbers)]
-        yield json.dumps(node, allow_nan=False) + ("," if n < circuit.root else "")
+    for n, node in enumerate(all_nodes(circuit)):
+        weights, numbers = ([_dumped(x) for x in xs] for xs in (node.log_weights, node.parameters))
+        if node.kind in _WHOLE:
+            numbers[0] = int(node.parameters[0])
+        fields: list[Any] = [node.var, *([numbers] if node.kind == CATEGORICAL else numbers)]
+        if node.kind >= PRODUCT:
+            fields = [node.children, weights] if node.kind == SUM else [node.children]
+        yield json.dumps([KIND_NAMES[node.kind], *fields], allow_nan=False) + ("," if n < circuit.root else "")
     yield "]}"
 
 
@@ -119,28 +111,20 @@ class _Reader:
         if len(fields) != _FIELDS[kind]:
             what = "too few" if len(fields) < _FIELDS[kind] else "too many"
             raise self._error(f"{what} entries: {node[0]} needs {_FIELDS[kind]}, found {len(fields)}")
-        if kind >= PRODUCT:
-            children = self._children(fields[0])
-            if kind == PRODUCT:
-                self.parts.product(children)
-                return
-            weights = self._numbers(fields[1], -math.inf)
+        if kind == PRODUCT:
+            self.parts.product(self._children(fields[0]))
+        elif kind == SUM:
+            children, weights = self._children(fields[0]), self._numbers(fields[1])
             if len(weights) != len(children):
                 raise self._error(f"{len(children)} children but {len(weights)} log-weights")
             self.parts.sum(children, weights)
-            return
-        variable = self._whole(fields[0], len(self.variables), "variable")
-        values = self.variables[variable].cardinality
-        if kind == INDICATOR:
-            parameters = [float(self._whole(fields[1], values, "value"))]
-        elif kind == CATEGORICAL:
-            parameters = self._numbers(fields[1], -math.inf)
-        elif kind == BINOMIAL:
-            trials = float(self._whole(fields[1], values, "number of trials"))
-            parameters = [trials, *self._numbers(fields[2:], -math.inf)]
         else:
-            parameters = self._numbers(fields[1:], -math.inf)
-        self.parts.leaf(kind, variable, parameters)
+            variable = self._whole(fields[0], len(self.variables), "variable")
+            rest = fields[1] if kind == CATEGORICAL else fields[1:]
+            first = []
+            if kind in _WHOLE:
+                first = [float(self._whole(rest.pop(0), self.variables[variable].cardinality, _WHOLE[kind]))]
+            self.parts.leaf(kind, variable, [*first, *self._numbers(rest)])
 
     def _children(self, field: object) -> list[int]:
         if not isinstance(field, list) or not field:
@@ -156,8 +140,7 @@ class _Reader:
         for at, node in enumerate(self.nodes[self.at :], self.at):
             inner = isinstance(node, list) and len(node) > 1 and node[0] in ("product", "sum")
             children = node[1] if inner and isinstance(node, list) else []
-            whole = [child for child in children if type(child) is int] if isinstance(children, list) else []
-            yield at, at, whole
+            yield at, at, [child for child in children if type(child) is int] if isinstance(children, list) else []
 
     def _whole(self, field: object, count: int, what: str) -> int:
         if type(field) is not int:
@@ -166,22 +149,14 @@ class _Reader:
             raise self._error(f"{what} {field} is out of range 0 to {count - 1}")
         return field
 
-    def _numbers(self, field: object, least: float) -> list[float]:
+    def _numbers(self, field: object) -> list[float]:
         if not isinstance(field, list):
             raise self._error("expected a list of numbers")
-        result = []
         for value in field:
-            if value == "-inf" and least == -math.inf:
-                result.append(-math.inf)
-            elif type(value) in (int, float) and abs(value) < math.inf:
-                result.append(self._float(value))
-            else:
+            if value != "-inf" and not (type(value) in (int, float) and abs(value) < math.inf):
                 raise self._error(f'{scan.shorten(repr(value))} is not a finite number or "-inf"')
-        return result
-
-    def _float(self, value: float) -> float:
         try:
-            return float(value)
+            return list(map(float, field))
         except OverflowError:
             raise self._error("a number is out of the range of floats") from None
 

@@ -10,67 +10,38 @@ from margmap.circuit import BERNOULLI, INDICATOR, KIND_NAMES, PRODUCT, Circuit, 
 from margmap.circuit.vtree import derive_vtree
 from margmap.errors import FormatError, StructureError
 from margmap.io import reading as scan
-from margmap.io.writing import discrete_tables, numbers_from_one, refuse_gaussian
+from margmap.io.writing import Node, nodes_of, numbers_from_one
 
 #: How far the two probabilities of a T line may be from adding up to 1 (files round to six decimals).
 TRUE_SLACK = 1e-4
 
-_L, _T, _D = "L id vtree literal", "T id vtree variable logp", "D id vtree k (prime sub logp)*k"
-
 
 def read(lines: Sequence[str], path: Path) -> Circuit:
     """The circuit of a psdd file: D becomes a sum of products, T a Bernoulli leaf, L an indicator."""
-    first = scan.header(lines, path, "psdd")
     parts = Parts.new()
-    node: dict[int, int] = {}
-    for number, line in enumerate(lines[first:], first + 1):
-        tokens = line.split()
-        if not tokens or tokens[0] == "c":
-            continue
-        tag = tokens[0]
-        try:
-            if tag == "D":
-                if len(tokens) < 4:
-                    scan.check_count(tokens, 7, _D, path, number)
-                ident, size = int(tokens[1]), int(tokens[3])
-                scan.check_size(size, "a decision node", path, number)
-                if len(tokens) != 4 + 3 * size:
-                    scan.check_count(tokens, 4 + 3 * size, _D, path, number)
-                products, weights = [], []
-                for i in range(4, len(tokens), 3):
-                    weight = float(tokens[i + 2])
-                    if not weight <= 0:
-                        weight = scan.bad_log_probability(weight, path, number)
-                    products.append(parts.product((node[int(tokens[i])], node[int(tokens[i + 1])])))
-                    weights.append(weight)
-                # A single element of probability 1 is its product.
-                made = products[0] if size == 1 and weights[0] == 0 else parts.sum(products, weights)
-            elif tag == "T":
-                if len(tokens) != 6:
-                    scan.check_count(tokens, 5, _T, path, number)
-                ident, variable = int(tokens[1]), int(tokens[3])
-                if not 0 < variable <= scan.MAX_VARIABLE:
-                    raise scan.bad_variable(variable, path, number)
-                made = parts.leaf(BERNOULLI, variable, _true_node(tokens[4:], path, number))
-            elif tag == "L":
-                if len(tokens) != 4:
-                    scan.check_count(tokens, 4, _L, path, number)
-                ident, literal = int(tokens[1]), int(tokens[3])
-                if literal == 0 or abs(literal) > scan.MAX_VARIABLE:
-                    raise scan.bad_variable(literal, path, number)
-                made = parts.leaf(INDICATOR, abs(literal), (1.0 if literal > 0 else 0.0,))
-            else:
-                raise scan.unknown_node(tag, "L, T, D, c", path, number)
-        except ValueError as error:
-            raise scan.bad_number(error, path, number) from None
-        except KeyError as error:
-            later = _later(lines, number)
-            raise scan.missing_child(ident, error.args[0], path, number, later) from None
-        if ident in node:
-            raise scan.duplicate(ident, path, number)
-        node[ident] = made
-    if not node:
-        raise scan.no_nodes(path, len(lines))
+    node = scan.Nodes()
+
+    def literal(tokens: list[str]) -> int:
+        value = int(tokens[3])
+        return parts.leaf(INDICATOR, scan.variable_number(abs(value)), (float(value > 0),))
+
+    def true(tokens: list[str]) -> int:
+        return parts.leaf(BERNOULLI, scan.variable_number(int(tokens[3])), _true_node(tokens[4:]))
+
+    def decision(tokens: list[str]) -> int:
+        weights = scan.log_probabilities(tokens[6::3])
+        each = range(4, len(tokens), 3)
+        products = [parts.product((node[int(tokens[i])], node[int(tokens[i + 1])])) for i in each]
+        # A single element of probability 1 is its product.
+        return products[0] if weights == [0] else parts.sum(products, weights)
+
+    elements = (slice(4, None, 3), slice(5, None, 3))
+    rules = {
+        "L": scan.Rule("L id vtree literal", literal, (4, 4)),
+        "T": scan.Rule("T id vtree variable logp", true, (5, 6)),
+        "D": scan.Rule("D id vtree k (prime sub logp)*k", decision, (4, 4), group=3, children=elements),
+    }
+    node.read(scan.node_lines(lines, path, "psdd"), lines, path, rules)
     return scan.assemble_named(parts, {})
 
 
@@ -86,33 +57,17 @@ def write(circuit: Circuit) -> Iterator[str]:
     yield from body
 
 
-def _true_node(tokens: Sequence[str], path: Path, number: int) -> tuple[float, float]:
-    log_true = float(tokens[0])
-    if not log_true <= 0:
-        log_true = scan.bad_log_probability(log_true, path, number)
-    if len(tokens) == 1:
+def _true_node(tokens: Sequence[str]) -> tuple[float, float]:
+    """The log-probabilities of true and of false, of which the second may be missing."""
+    log_true, *rest = scan.log_probabilities(tokens)
+    if not rest:
         return log_true, scan.log1mexp(log_true)
-    log_false = float(tokens[1])
-    if not log_false <= 0:
-        log_false = scan.bad_log_probability(log_false, path, number)
-    if not abs(scan.log_add(log_true, log_false)) < TRUE_SLACK:
-        message = (
-            f"the two log-probabilities {log_true} (true) and {log_false} (false) of a T node do not add up to "
+    if not abs(scan.log_add(log_true, rest[0])) < TRUE_SLACK:
+        raise FormatError(
+            f"the two log-probabilities {log_true} (true) and {rest[0]} (false) of a T node do not add up to "
             "probability 1: drop the second or correct it"
         )
-        raise FormatError(message, path=path, line=number)
-    return log_true, log_false
-
-
-def _later(lines: Sequence[str], number: int) -> Iterator[tuple[int, int, list[int]]]:
-    for at, line in enumerate(lines[number - 1 :], number):
-        tokens = line.split()
-        try:
-            if len(tokens) > 1 and tokens[0] in ("L", "T", "D"):
-                below = tokens[4::3] + tokens[5::3] if tokens[0] == "D" else []
-                yield at, int(tokens[1]), [int(token) for token in below]
-        except ValueError:
-            continue  # the line that is reported comes before this one
+    return log_true, rest[0]
 
 
 class _Writer:
@@ -120,8 +75,8 @@ class _Writer:
 
     def __init__(self, circuit: Circuit) -> None:
         self.circuit = circuit
-        refuse_gaussian(circuit, "psdd")
-        for n, variable in zip(range(circuit.num_nodes), circuit.var.tolist(), strict=True):
+        self.nodes = nodes_of(circuit, "psdd")
+        for n, variable in enumerate(circuit.var.tolist()):
             if variable >= 0 and circuit.variables[variable].cardinality != 2:
                 raise self._refuse(n, f"variable {circuit.variables[variable].name!r} is not binary")
         try:
@@ -140,52 +95,51 @@ class _Writer:
         self.number = numbers_from_one(self.vtree.variables)
         self.out: list[str] = []
         self.ident = [-1] * circuit.num_nodes
+        # Over one variable a node is its two log-probabilities; over more it is its decision's elements.
+        self.table: list[tuple[float, float]] = [(0.0, 0.0)] * circuit.num_nodes
+        self.elements: list[dict[tuple[int, int], float]] = [{}] * circuit.num_nodes
 
     def lines(self) -> list[str]:
-        circuit, start = self.circuit, self.circuit.start.tolist()
-        child, weight = circuit.child.tolist(), circuit.log_weight.tolist()
-        tables = discrete_tables(circuit)
-        # Over one variable a node is its two log-probabilities; over more it is its decision's elements.
-        table: list[tuple[float, float]] = [(0.0, 0.0)] * circuit.num_nodes
-        elements: list[dict[tuple[int, int], float]] = [{}] * circuit.num_nodes
-        for n, kind in enumerate(circuit.kind.tolist()):
-            edges = range(start[n], start[n + 1])
+        for n, node in enumerate(self.nodes):
             if self.left[self.place[n]] < 0:
-                if kind < PRODUCT:
-                    table[n] = (tables[n][1], tables[n][0])
-                elif kind == PRODUCT:
-                    table[n] = table[child[edges[0]]]
-                else:
-                    table[n] = (-math.inf, -math.inf)
-                    for e in edges:
-                        pair = table[child[e]]
-                        high, low = (scan.log_add(table[n][i], weight[e] + pair[i]) for i in (0, 1))
-                        table[n] = (high, low)
-            elif kind == PRODUCT and len(edges) == 1:
-                elements[n] = elements[child[edges[0]]]
-            elif kind == PRODUCT:
-                for e in edges:
-                    self._need(child[e], table, elements)
-                elements[n] = {self._pair([child[e] for e in edges], self.place[n]): 0.0}
+                self.table[n] = self._over_one_variable(node)
+            elif node.kind == PRODUCT and len(node.children) == 1:
+                self.elements[n] = self.elements[node.children[0]]
+            elif node.kind == PRODUCT:
+                for child in node.children:
+                    self._need(child)
+                self.elements[n] = {self._pair(node.children, self.place[n]): 0.0}
             else:
                 merged: dict[tuple[int, int], float] = {}
-                for e in edges:
-                    for pair_ids, w in elements[child[e]].items():
-                        merged[pair_ids] = scan.log_add(merged.get(pair_ids, -math.inf), w + weight[e])
-                elements[n] = merged
-        self._need(circuit.root, table, elements)
+                for child, weight in zip(node.children, node.log_weights, strict=True):
+                    for pair, w in self.elements[child].items():
+                        merged[pair] = scan.log_add(merged.get(pair, -math.inf), w + weight)
+                self.elements[n] = merged
+        self._need(self.circuit.root)
         return self.out
 
-    def _need(self, n: int, table: list[tuple[float, float]], elements: list[dict[tuple[int, int], float]]) -> None:
+    def _over_one_variable(self, node: Node) -> tuple[float, float]:
+        """The log-probabilities of true and false."""
+        if node.kind < PRODUCT:
+            return node.table[1], node.table[0]
+        if node.kind == PRODUCT:
+            return self.table[node.children[0]]
+        high = low = -math.inf
+        for child, weight in zip(node.children, node.log_weights, strict=True):
+            high = scan.log_add(high, weight + self.table[child][0])
+            low = scan.log_add(low, weight + self.table[child][1])
+        return high, low
+
+    def _need(self, n: int) -> None:
         """Write the psdd node of circuit node ``n`` unless it is there."""
         if self.ident[n] >= 0:
             return
-        if elements[n]:
-            self.ident[n] = self._decision(self.place[n], elements[n], n)
+        if self.elements[n]:
+            self.ident[n] = self._decision(self.place[n], self.elements[n], n)
             return
         at = self.vtree_id[self.place[n]]
         variable = self.number[int(self.vtree.var[self.place[n]])]
-        log_true, log_false = (min(x, 0.0) if x <= scan.LOG_SLACK else x for x in table[n])
+        log_true, log_false = (min(x, 0.0) if x <= scan.LOG_SLACK else x for x in self.table[n])
         total = scan.log_add(log_true, log_false)
         if self.circuit.kind[n] != BERNOULLI and {log_true, log_false} == {0.0, -math.inf}:
             self.ident[n] = self._line(f"L {{}} {at} {variable if log_true == 0 else -variable}")

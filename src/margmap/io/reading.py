@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from margmap.circuit import Circuit, Parts, Variable, assemble, first_repeat
-from margmap.errors import FormatError
+from margmap.errors import FormatError, StructureError
 from margmap.foundation.numerals import is_plain
+from margmap.network.network import FactorError, Kind, Network
 
 MAX_VARIABLE = 2**31 - 1
 
@@ -74,17 +75,105 @@ def check_characters(lines: Sequence[str], path: Path, comment: str | None = "c"
             raise FormatError(f"unexpected character {odd!r}", path=path, line=number)
 
 
-def check_count(tokens: Sequence[str], expected: int, syntax: str, path: Path, line: int) -> None:
+class Rule(NamedTuple):
+    """How the lines of one type of node are written and read. The first word of a line names its type."""
+
+    #: The words of a line, for people.
+    syntax: str
+    #: Adds the node of a line's words, and returns what others refer to it by.
+    read: Callable[[list[str]], Any]
+    #: The least and the most words; with ``group``, those before the groups.
+    words: tuple[int, int]
+    #: How many words each group has, if the last word before them says how many groups follow.
+    group: int = 0
+    #: Which words refer to children.
+    children: tuple[slice, ...] = ()
+
+
+def node_lines(lines: Sequence[str], path: Path, word: str) -> Iterator[tuple[int, list[str]]]:
+    """Number and words of every line after the header ``word N`` that is neither blank nor a comment."""
+    first = header(lines, path, word)
+    for number, line in enumerate(lines[first:], first + 1):
+        tokens = line.split()
+        if tokens and tokens[0] != "c":
+            yield number, tokens
+
+
+class Nodes(dict[int, Any]):
+    """The nodes of a file by their ids, as they are read; a rule's function finds the children of its node here."""
+
+    #: The number of the line that is being read.
+    line = 0
+
+    def read(
+        self,
+        body: Iterable[tuple[int, list[str]]],
+        lines: Sequence[str],
+        path: Path,
+        rules: Mapping[str, Rule],
+        others: Sequence[str] = ("c",),
+        first: int | None = None,
+    ) -> None:
+        """Read ``body``, the number and the words of each line, by the rules of the types of nodes.
+
+        An id is the second word of a line; with ``first``, the number of the first line, nodes have no ids but are
+        counted from 0. ``others`` are words that may begin a line besides the types of nodes. An error that a rule's
+        function raises without a file is about this one, and about the present line.
+        """
+        for number, tokens in body:
+            self.line = number
+            try:
+                rule = rules.get(tokens[0])
+                if rule is None:
+                    raise unknown_node(tokens[0], ", ".join([*rules, *others]))
+                syntax, read, (least, most), group, _ = rule
+                if group and len(tokens) >= least:
+                    size = int(tokens[least - 1])
+                    check_size(size, "a node")
+                    least = most = least + group * size
+                if not least <= len(tokens) <= most:
+                    check_count(tokens, least if len(tokens) < least else most, syntax)
+                ident = int(tokens[1]) if first is None else number - first
+                made = read(tokens)
+                if ident in self:
+                    raise duplicate(ident)
+            except ValueError as error:
+                raise bad_number(error, path, number) from None
+            except KeyError as error:
+                later = _later(lines, number, rules, first)
+                raise missing_child(ident, error.args[0], path, number, later) from None
+            except FormatError as error:
+                raise FormatError(str(error), path=path, line=number) from None
+            self[ident] = made
+        if not self:
+            raise no_nodes(path, len(lines))
+
+
+def _later(
+    lines: Sequence[str], number: int, rules: Mapping[str, Rule], first: int | None
+) -> Iterator[tuple[int, int, list[int]]]:
+    """Line, id and children of every node from line ``number`` on; lines that cannot be read are left out."""
+    for at, line in enumerate(lines[number - 1 :], number):
+        tokens = line.split()
+        if tokens and tokens[0] in rules and (first is not None or len(tokens) > 1):
+            try:
+                below = [int(token) for part in rules[tokens[0]].children for token in tokens[part]]
+                yield at, int(tokens[1]) if first is None else at - first, below
+            except ValueError:
+                continue
+
+
+def check_count(
+    tokens: Sequence[str], expected: int, syntax: str, path: Path | None = None, line: int | None = None
+) -> None:
     """Refuse a line that is too short or too long for its ``syntax``."""
     if len(tokens) != expected:
-        found = len(tokens) - 1
-        what = "too few" if found < expected - 1 else "too many"
-        cut = "; the line may be truncated" if found < expected - 1 else ""
-        message = f"{what} numbers: '{syntax}' needs {expected - 1}, found {found}{cut}"
+        what, cut = ("too few", "; the line may be truncated") if len(tokens) < expected else ("too many", "")
+        message = f"{what} numbers: '{syntax}' needs {expected - 1}, found {len(tokens) - 1}{cut}"
         raise FormatError(message, path=path, line=line)
 
 
-def check_size(size: int, what: str, path: Path, line: int) -> None:
+def check_size(size: int, what: str, path: Path | None = None, line: int | None = None) -> None:
     """Refuse a node without children."""
     if size < 1:
         raise FormatError(f"{what} needs at least one child, not {size}", path=path, line=line)
@@ -100,35 +189,51 @@ def bad_number(error: ValueError, path: Path, line: int) -> FormatError:
     return FormatError(f"{shorten(token)} is not a {whole}number", path=path, line=line)
 
 
-def bad_log_probability(value: float, path: Path, line: int) -> float:
-    """Zero for a log probability that rounding pushed above 0; an error for any other that is not at most 0."""
+def log_probabilities(tokens: Iterable[str]) -> list[float]:
+    """The logs of probabilities; one that rounding pushed above 0 is 0, any other that is not at most 0 an error."""
+    values = list(map(float, tokens))
+    for value in values:
+        if not value <= 0:
+            return [_at_most_zero(value) for value in values]
+    return values
+
+
+def _at_most_zero(value: float) -> float:
     if value <= LOG_SLACK:
         return min(value, 0.0)
     if math.isnan(value):
-        raise FormatError(
-            "a log-probability is nan: the file was written after a numeric failure", path=path, line=line
-        )
-    message = f"log-probability {value} is above 0: the file must hold natural logs of probabilities"
-    raise FormatError(message, path=path, line=line)
+        raise FormatError("a log-probability is nan: the file was written after a numeric failure")
+    raise FormatError(f"log-probability {value} is above 0: the file must hold natural logs of probabilities")
 
 
-def bad_log_weight(value: float, path: Path, line: int) -> FormatError:
-    """The error for a log weight that is nan or +inf."""
-    what = "nan" if math.isnan(value) else "infinite"
-    return FormatError(f"a log-weight is {what}: weights are natural logs of finite numbers", path=path, line=line)
+def log_weights(tokens: Iterable[str]) -> list[float]:
+    """The logs of weights, which are finite numbers; a weight may be 0."""
+    weights = list(map(float, tokens))
+    for weight in weights:
+        if not weight < math.inf:
+            what = "nan" if math.isnan(weight) else "infinite"
+            raise FormatError(f"a log-weight is {what}: weights are natural logs of finite numbers")
+    return weights
 
 
-def bad_variable(value: int, path: Path, line: int) -> FormatError:
+def variable_number(value: int) -> int:
+    """A variable's number, refused if it is not in 1 to MAX_VARIABLE."""
+    if not 0 < value <= MAX_VARIABLE:
+        raise bad_variable(value)
+    return value
+
+
+def bad_variable(value: int, path: Path | None = None, line: int | None = None) -> FormatError:
     """The error for a variable number outside 1 to MAX_VARIABLE."""
     return FormatError(f"variable {shorten(str(value))} is out of range 1 to {MAX_VARIABLE}", path=path, line=line)
 
 
-def unknown_node(tag: str, known: str, path: Path, line: int) -> FormatError:
+def unknown_node(tag: str, known: str, path: Path | None = None, line: int | None = None) -> FormatError:
     """The error for a line whose first word is none of the format's."""
     return FormatError(f"unknown node type {shorten(tag)!r}: expected one of {known}", path=path, line=line)
 
 
-def duplicate(node: int, path: Path, line: int) -> FormatError:
+def duplicate(node: int, path: Path | None = None, line: int | None = None) -> FormatError:
     """The error for an id that is defined twice."""
     return FormatError(f"duplicate id: node {node} is defined a second time", path=path, line=line)
 
@@ -224,3 +329,14 @@ def assemble_named(parts: Parts, cardinality: Mapping[int, int]) -> Circuit:
         circuit.param_start,
         circuit.param,
     )
+
+
+def network_of(
+    variables: Sequence[Variable], factors: Iterable[Any], kind: Kind, path: Path, line_of: Callable[[int], int]
+) -> Network:
+    """A network of a file; ``line_of`` says where the table of a number is, for an error about that table."""
+    try:
+        return Network(variables, factors, kind)
+    except StructureError as error:
+        line = line_of(error.factor) if isinstance(error, FactorError) else None
+        raise FormatError(str(error), path=path, line=line) from error

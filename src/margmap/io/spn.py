@@ -6,71 +6,69 @@ Nodes have no ids: they are referred to by their position, from 0, the header no
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from margmap.circuit import INDICATOR, MAX_CARDINALITY, PRODUCT, Circuit, Parts, Variable, assemble
 from margmap.errors import FormatError
 from margmap.io import reading as scan
-from margmap.io.writing import discrete_tables, refuse_gaussian
+from margmap.io.writing import nodes_of
+
+#: The line of the first node, after that of the header.
+FIRST = 2
 
 
 def read(lines: Sequence[str], path: Path) -> Circuit:
     """The circuit of an spn file, over all variables of its header, named 0, 1, ..."""
     variables = read_header(lines, path)
     parts = Parts.new()
-    for number, tokens in body(lines, path):
-        tag = tokens[0]
-        try:
-            if tag == "v":
-                read_indicator(tokens, variables, parts, path, number)
-            elif tag == "*":
-                scan.check_size(len(tokens) - 1, "a product", path, number)
-                parts.product(read_children(tokens[1:], lines, path, number, spn_children))
-            elif tag == "+":
-                scan.check_size(len(tokens) // 2, "a sum", path, number)
-                if len(tokens) % 2 == 0:
-                    scan.check_count(tokens, len(tokens) + 1, "+ (id logw)...", path, number)
-                weights = list(map(float, tokens[2::2]))
-                for weight in weights:
-                    if not weight < math.inf:
-                        raise scan.bad_log_weight(weight, path, number)
-                parts.sum(read_children(tokens[1::2], lines, path, number, spn_children), weights)
-            else:
-                raise scan.unknown_node(tag, "v, *, +, EOF", path, number)
-        except ValueError as error:
-            raise scan.bad_number(error, path, number) from None
+    node = scan.Nodes()
+
+    def product(tokens: list[str]) -> int:
+        scan.check_size(len(tokens) - 1, "a product")
+        return parts.product([node[int(token)] for token in tokens[1:]])
+
+    def add(tokens: list[str]) -> int:
+        scan.check_size(len(tokens) // 2, "a sum")
+        if len(tokens) % 2 == 0:
+            scan.check_count(tokens, len(tokens) + 1, "+ (id logw)...")
+        weights = scan.log_weights(tokens[2::2])
+        return parts.sum([node[int(token)] for token in tokens[1::2]], weights)
+
+    rules = {
+        "v": indicator_rule(variables, parts),
+        "*": scan.Rule("* id...", product, (1, sys.maxsize), children=(slice(1, None),)),
+        "+": scan.Rule("+ (id logw)...", add, (1, sys.maxsize), children=(slice(1, None, 2),)),
+    }
+    node.read(body(lines, path), lines, path, rules, ("EOF",), FIRST)
     return assemble(variables, parts)
 
 
 def write(circuit: Circuit) -> Iterator[str]:
     """The lines of an spn file: leaves become indicators and sums over them; a Gaussian leaf is refused."""
-    refuse_gaussian(circuit, "spn")
     count = 0
     indicators: dict[tuple[int, int], int] = {}
     ident: list[int] = []
-    tables = discrete_tables(circuit)
-    child, weight, start = circuit.child.tolist(), circuit.log_weight.tolist(), circuit.start.tolist()
+    nodes = nodes_of(circuit, "spn")
     yield header_line(circuit)
-    for n, (kind, var) in enumerate(zip(circuit.kind.tolist(), circuit.var.tolist(), strict=True)):
-        if kind < PRODUCT:
-            terms = []
-            for value, log_p in possible(tables[n]):
-                if (var, value) not in indicators:
-                    indicators[var, value] = count
-                    count += 1
-                    yield f"v {var} {value}"
-                terms.append(f"{indicators[var, value]} {log_p!r}")
-            if kind == INDICATOR:
-                ident.append(indicators[var, value])
-                continue
-            yield "+ " + " ".join(terms)
+    for node in nodes:
+        if node.kind == PRODUCT:
+            yield "* " + " ".join(str(ident[child]) for child in node.children)
+        elif node.kind > PRODUCT:
+            terms = zip(node.children, node.log_weights, strict=True)
+            yield "+ " + " ".join(f"{ident[child]} {weight!r}" for child, weight in terms)
         else:
-            edges = range(start[n], start[n + 1])
-            if kind == PRODUCT:
-                yield "* " + " ".join(str(ident[child[e]]) for e in edges)
-            else:
-                yield "+ " + " ".join(f"{ident[child[e]]} {weight[e]!r}" for e in edges)
+            leaves = [((node.var, value), log_p) for value, log_p in possible(node.table)]
+            for key, _ in leaves:
+                if key not in indicators:
+                    indicators[key] = count
+                    count += 1
+                    yield f"v {key[0]} {key[1]}"
+            if node.kind == INDICATOR:
+                ident.append(indicators[leaves[-1][0]])
+                continue
+            yield "+ " + " ".join(f"{indicators[key]} {log_p!r}" for key, log_p in leaves)
         ident.append(count)
         count += 1
     yield "EOF"
@@ -113,54 +111,19 @@ def body(lines: Sequence[str], path: Path) -> Iterator[tuple[int, list[str]]]:
     raise FormatError("truncated: the file ends without EOF", path=path, line=len(lines))
 
 
-def read_indicator(tokens: Sequence[str], variables: Sequence[Variable], parts: Parts, path: Path, number: int) -> int:
-    """Add the leaf of a line ``v variable value``."""
-    if len(tokens) != 3:
-        scan.check_count(tokens, 3, "v variable value", path, number)
-    variable, value = int(tokens[1]), int(tokens[2])
-    if not 0 <= variable < len(variables):
-        message = f"variable {variable} is out of range: the header has {len(variables)}, numbered from 0"
-        raise FormatError(message, path=path, line=number)
-    if not 0 <= value < variables[variable].cardinality:
-        most = variables[variable].cardinality - 1
-        raise FormatError(f"value {value} of variable {variable} is out of range 0 to {most}", path=path, line=number)
-    return parts.leaf(INDICATOR, variable, (float(value),))
+def indicator_rule(variables: Sequence[Variable], parts: Parts) -> scan.Rule:
+    """The rule of lines ``v variable value``, which adds their leaves to ``parts``."""
 
+    def read(tokens: list[str]) -> int:
+        variable, value = int(tokens[1]), int(tokens[2])
+        if not 0 <= variable < len(variables):
+            raise FormatError(f"variable {variable} is out of range: the header has {len(variables)}, numbered from 0")
+        if not 0 <= value < variables[variable].cardinality:
+            most = variables[variable].cardinality - 1
+            raise FormatError(f"value {value} of variable {variable} is out of range 0 to {most}")
+        return parts.leaf(INDICATOR, variable, (float(value),))
 
-def read_children(
-    tokens: Sequence[str],
-    lines: Sequence[str],
-    path: Path,
-    number: int,
-    children_of: Callable[[Sequence[str]], Sequence[str]],
-) -> list[int]:
-    """The positions of a node's children, all of them before its own."""
-    own = number - 2
-    children = list(map(int, tokens))
-    if min(children) < 0:
-        raise FormatError(f"child {min(children)}: nodes are numbered from 0", path=path, line=number)
-    if max(children) >= own:
-        missing = next(child for child in children if child >= own)
-        raise scan.missing_child(own, missing, path, number, _later(lines, number, children_of))
-    return children
-
-
-def spn_children(tokens: Sequence[str]) -> Sequence[str]:
-    """The words of a line that refer to children."""
-    return tokens[1:] if tokens[0] == "*" else tokens[1::2] if tokens[0] == "+" else ()
-
-
-def _later(
-    lines: Sequence[str], number: int, children_of: Callable[[Sequence[str]], Sequence[str]]
-) -> Iterator[tuple[int, int, list[int]]]:
-    for at, line in enumerate(lines[number - 1 :], number):
-        tokens = line.split()
-        if not tokens or tokens == ["EOF"]:
-            return
-        try:
-            yield at, at - 2, [int(token) for token in children_of(tokens)]
-        except ValueError:
-            yield at, at - 2, []
+    return scan.Rule("v variable value", read, (3, 3))
 
 
 def header_line(circuit: Circuit) -> str:

@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from margmap.circuit import FloatArray, Variable, first_repeat
 from margmap.errors import FormatError, StructureError
 from margmap.foundation.jit import kernel
+from margmap.foundation.numerals import number_of
 from margmap.io.files import read_lines
-from margmap.io.reading import check_characters, shorten
-from margmap.network.network import MAX_TABLE, FactorError, Kind, Network, table_size
+from margmap.io.reading import check_characters, network_of, shorten
+from margmap.network.network import MAX_TABLE, Kind, Network, table_size
 
 
 def read(lines: Sequence[str], path: Path) -> Network:
@@ -51,12 +52,8 @@ def read(lines: Sequence[str], path: Path) -> Network:
         if sizes[-1] > MAX_TABLE:
             tokens.fail(f"factor {number} would need more than {MAX_TABLE} entries with its variables:", where[-1])
     tables = tokens.tables(sizes) or _tables(tokens, sizes, where)
-    try:
-        return Network(variables, zip(scopes, tables, strict=True), kind)
-    except FactorError as error:
-        raise FormatError(str(error), path=path, line=tokens.line(where[error.factor])) from error
-    except StructureError as error:
-        raise FormatError(str(error), path=path) from error
+    found = zip(scopes, tables, strict=True)
+    return network_of(variables, found, kind, path, lambda factor: tokens.line(where[factor]))
 
 
 def _tables(tokens: _Tokens, sizes: Sequence[int], where: list[int]) -> list[FloatArray]:
@@ -145,14 +142,11 @@ class _Tokens:
         if room > len(text):
             return None
         count, numbers = _parse(np.frombuffer(text.encode("ascii"), dtype=np.uint8), np.empty(room))
-        if count < 0:
-            try:
-                numbers = np.fromiter(map(float, text.split()), np.float64)
-            except ValueError:
-                return None
-        elif count < room:
+        try:
+            numbers = numbers[:count] if count >= 0 else np.fromiter(map(float, text.split()), np.float64)
+        except ValueError:
             return None
-        if numbers.size != sum(sizes) + len(sizes) or not np.isfinite(numbers).all() or (numbers < 0).any():
+        if numbers.size != room or not np.isfinite(numbers).all() or (numbers < 0).any():
             return None
         ends = np.cumsum(np.array(sizes, dtype=np.int64) + 1)
         if not np.array_equal(numbers[ends - np.array(sizes, dtype=np.int64) - 1], sizes):
@@ -188,17 +182,11 @@ class _Tokens:
 
     def reals(self, count: int, what: str) -> FloatArray:
         part = self.tokens[self.at : self.at + count]
-        try:
-            found = np.fromiter(map(float, part), np.float64, count)
-        except ValueError:
-            for i, token in enumerate(part):
-                try:
-                    float(token)
-                except ValueError:
-                    self.fail(f"{what} is not a number:", self.at + i)
-            raise
+        for i, token in enumerate(part, self.at):
+            if number_of(token) is None:
+                self.fail(f"{what} is not a number:", i)
         self.at += count
-        return found
+        return np.array(part, dtype=np.float64)
 
     def line(self, index: int) -> int:
         seen = 0

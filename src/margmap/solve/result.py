@@ -10,6 +10,7 @@ import numpy as np
 
 from margmap.circuit import IntArray, Name
 from margmap.foundation.limits import TOLERANCE, Status
+from margmap.foundation.wording import listed, probability_text, spelled
 
 
 class Outcome(NamedTuple):
@@ -97,28 +98,22 @@ class Result:
         how = f"method {self.method}, {self.seconds:.3g} s"
         if self.state is None:
             return f"{self.no_state}\n{how}"
-        shown = list(self.state.items())[:12]
-        state = ", ".join(f"{name}={value}" for name, value in shown)
-        more = f", ... ({len(self.state)} variables)" if len(self.state) > len(shown) else ""
-        if self.status == "optimal" and self.gap <= TOLERANCE:
-            proof = "proven: no state is better"
-        else:
-            why = (
-                "within the gap asked for" if self.status == "optimal" else f"stopped: {self.status.replace('_', ' ')}"
-            )
-            proof = f"{why}; a better state has at most log p = {self.log_upper:.6f}, {self.gap:.3g} nats more"
-        return (
-            f"{state}{more}\n"
-            f"log p(q, e) = {self.log_prob:.6f}, p(q | e) = {np.exp(self.log_conditional):.6g}\n"
-            f"{proof}\n"
-            f"{how}"
-        )
+        probability = probability_text(self.log_prob, self.log_conditional)
+        return f"{listed(self.state)}\n{probability}\n{self.proof}\n{how}"
+
+    @property
+    def proof(self) -> str:
+        """What the bounds say of the state, in one line."""
+        if self.gap <= TOLERANCE:
+            return f"proven optimal: no state is better (bounds within {TOLERANCE:g} nats)"
+        why = "within the gap asked for" if self.status == "optimal" else f"stopped ({spelled(self.status)})"
+        return f"{why}: a better state can have at most log p = {self.log_upper:.6f}, {self.gap:.3g} nats more"
 
     @property
     def no_state(self) -> str:
         """What is known without a state, in one line."""
         bound = "" if self.log_upper == np.inf else f"; none has more than log p = {self.log_upper:.6f}"
-        return f"no state yet: stopped ({self.status.replace('_', ' ')}) before one was found{bound}"
+        return f"no state yet: stopped ({spelled(self.status)}) before one was found{bound}"
 
 
 def without_state(status: Status, method: str, seconds: float, log_upper: float = np.inf) -> Result:
