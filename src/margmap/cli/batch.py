@@ -73,7 +73,8 @@ def solve_batch(
             records = (json.loads(line) for line in journal.lines())
             next(records)  # which job it is
             write_lines(output, map(json_text, records) if _is_jsonl(output) else _csv(records, columns))
-            journal.path.unlink(missing_ok=True)
+    if not interrupted:
+        journal.path.unlink(missing_ok=True)
     return Summary(total, dict(part.ended), interrupted)
 
 
