@@ -328,7 +328,8 @@ def solve(
         Path | None, typer.Option("--query-file", metavar="FILE.query", help="Query in the same format.")
     ] = None,
     uai_files: Annotated[
-        bool, typer.Option("--uai-files", help="Both from the files beside X.uai: X.uai.evid and X.uai.query.")
+        bool,
+        typer.Option("--uai-files", help="Both from files beside X.uai: X.uai.evid and X.uai.query (or .map)."),
     ] = False,
     batch: Annotated[
         Path | None,
@@ -786,7 +787,9 @@ def _load_within(time_limit: float | None, path: Path, format: str | None) -> tu
 
 
 def _is_network(path: Path, format: str | None) -> bool:
-    return (format.lower().lstrip(".") if format is not None else _suffix(path)) in ("bif", "uai", "xmlbif")
+    from margmap.io.formats import is_network_file
+
+    return is_network_file(path, format)
 
 
 def _load_network(path: Path, format: str | None) -> Network | None:
@@ -845,9 +848,8 @@ def _uai_instance(
     from margmap.io import uai
 
     if beside:
-        name = model.name[:-3] if model.name.lower().endswith(".gz") else model.name
-        evid = evid or model.with_name(f"{name}.evid")
-        query_file = query_file or model.with_name(f"{name}.query")
+        found = uai.files_beside(model)
+        evid, query_file = evid or found[0], query_file or found[1]
     if (evid is not None and observed) or (query_file is not None and asked is not None):
         raise typer.BadParameter("the query, or the evidence, is given twice: as an option and as a file")
     if evid is not None:
