@@ -84,6 +84,7 @@ class _Document:
         self.parser.buffer_text = True
         self.parser.XmlDeclHandler = self.declared
         self.parser.StartDoctypeDeclHandler = self.document_type
+        self.parser.EndDoctypeDeclHandler = self.document_type_ends
         self.parser.EntityDeclHandler = self.refused("declares an entity")
         self.parser.UnparsedEntityDeclHandler = self.refused("declares an entity")
         self.parser.NotationDeclHandler = self.refused("declares a notation")
@@ -108,6 +109,14 @@ class _Document:
     def document_type(self, name: str, system: str | None, public: str | None, internal: int) -> None:
         if system is not None or public is not None:
             self.fail("the document type refers to another file, which is never read: remove the reference")
+        self.parser.DefaultHandler = self.in_document_type
+
+    def in_document_type(self, text: str) -> None:
+        if text.startswith("%") and text.endswith(";"):
+            self.fail("the file refers to an entity, which is never read: remove it")
+
+    def document_type_ends(self) -> None:
+        self.parser.DefaultHandler = None
 
     def attribute(self, element: str, name: str, kind: str, default: str | None, required: int) -> None:
         self.defaults += 0 if default is None else len(name) + len(default)
