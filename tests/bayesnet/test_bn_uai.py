@@ -170,7 +170,7 @@ def test_comments_that_name_not_every_variable_are_no_names(old, new):
 def test_comments_in_markov_files_are_no_names():
     text = MARKOV.replace("1 0\n2 1 2\n0\n", "1 0 # {0}\n2 1 2 # {1, 2}\n0 # {}\n")
     assert read(text).names == (0, 1, 2)
-    with pytest.raises(mm.FormatError, match=r"x\.uai, line 12: an entry of factor 1 is not a number: 'x'"):
+    with pytest.raises(mm.FormatError, match=r"x\.uai, line 13: an entry of factor 1 is not a number: 'x'"):
         read(text.replace("0 5 6", "0 x 6 # here"))
 
 

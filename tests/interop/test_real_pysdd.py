@@ -76,7 +76,7 @@ def test_models_and_counts(tmp_path, kind, seed):
 
 
 def test_without_weights_models_are_counted():
-    manager, node = compiled(random.Random(5), 8, "balanced")
+    _, node = compiled(random.Random(5), 8, "balanced")
     assert math.exp(mm.log_marginal(node, {})) == pytest.approx(node.global_model_count())
 
 

@@ -18,7 +18,8 @@ import numpy as np
 
 from margmap.circuit import BERNOULLI, INDICATOR, PRODUCT, SUM, Circuit, Name, Parts, Variable, assemble
 from margmap.circuit.evidence import plain, shortened
-from margmap.circuit.structure import require_tractable, smooth
+from margmap.circuit.properties import require_tractable
+from margmap.circuit.transform import smooth
 from margmap.errors import StructureError
 
 #: The two constants among the nodes of a theory; all other nodes are numbers from 0 up.

@@ -65,8 +65,8 @@ def _reader(model: object) -> Callable[[Any], Circuit | Network] | None:
     for base in type(model).__mro__:
         package = base.__module__.partition(".")[0]
         if package in LIBRARIES:
-            module, function = LIBRARIES[package]
-            read: Callable[[Any], Circuit | Network] = getattr(import_module(module), function)
+            function = LIBRARIES[package][1]
+            read: Callable[[Any], Circuit | Network] = getattr(import_module(LIBRARIES[package][0]), function)
             return read
     return None
 

@@ -34,7 +34,7 @@ def from_problog(model: Any) -> Circuit:
         if evidence.setdefault(abs(node), node >= 0) != (node >= 0):
             raise ModelError(f"the program has evidence for {name} and against it")
     weights = _weights(formula, model)
-    called = _names(formula)
+    called = _names(formula, weights)
     number = {name: v for v, (name, _) in enumerate(chain.from_iterable(called.values()), 1)}
     if not number:
         raise ModelError(f"{_what(model)} has no query and no evidence: add query(...) to the program")
@@ -106,12 +106,14 @@ def _what(model: Any) -> str:
     return "this program" if isinstance(model, str) else f"this {class_of(model)}"
 
 
-def _names(formula: Any) -> dict[int, list[tuple[str, bool]]]:
+def _names(formula: Any, weights: dict[int, Weight]) -> dict[int, list[tuple[str, bool]]]:
     """What each atom is called, with False where the name is that of its negation; at 0 what is always so or never.
 
-    Facts and choices without a name are called by their number.
+    Facts and choices without a name are called by their number; "none of these", which an annotated disjunction with
+    probabilities below 1 in all has, is a choice as well.
     """
     chance = {node for node, weight in formula.get_weights().items() if weight is not True}
+    chance |= {node for node, weight in weights.items() if not {0.0, 1.0}.issuperset(weight)}
     labels: Iterable[tuple[Any, int | None, str]] = formula.get_names_with_label()
     ranked = sorted(labels, key=lambda label: label[2] == formula.LABEL_NAMED)  # queries and evidence first
     found: dict[int, list[tuple[str, bool]]] = {}
