@@ -159,10 +159,19 @@ def convert(
     ] = None,
     smooth: Annotated[bool, typer.Option("--smooth", help="Make the circuit smooth first.")] = False,
     normalise: Annotated[bool, typer.Option("--normalise", help="Make all weights add up to 1 first.")] = False,
+    weights: Annotated[
+        Path | None, typer.Option("--weights", metavar="FILE", help="Weights of the literals of an .nnf or .sdd file.")
+    ] = None,
+    names: Annotated[
+        Path | None, typer.Option("--names", metavar="FILE", help="What its variables are called: number, name.")
+    ] = None,
+    vtree: Annotated[Path | None, typer.Option("--vtree", metavar="FILE", help="The vtree of an .sdd file.")] = None,
     max_edges: MaxEdges = None,
     json: Json = False,
 ) -> None:
     """Rewrite a circuit in another format, or compile a network. To .vtree, write the vtree that a circuit follows."""
+    if _is_network(source, source_format) and (weights or names or vtree):
+        raise typer.BadParameter("--weights, --names and --vtree are for theories (.nnf, .sdd)")
     network = _load_network(source, source_format)
     compiled = None if network is None else _compile(network, max_edges)
     with spinner(f"Converting {source} ..."):
@@ -170,7 +179,7 @@ def convert(
         from margmap.circuit.vtree import vtree_of
         from margmap.io.formats import load, save
 
-        value = load(source, source_format) if compiled is None else compiled
+        value = compiled or load(source, source_format, weights=weights, names=names, vtree=vtree)
         if isinstance(value, Circuit):
             value = transform.smooth(value) if smooth else value
             value = transform.normalise(value) if normalise else value

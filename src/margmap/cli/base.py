@@ -25,7 +25,8 @@ P = ParamSpec("P")
 Model = Annotated[
     Path,
     typer.Argument(
-        metavar="MODEL", help="A circuit (.psdd .jpc .spn .ac .json) or a network (.bif .uai .xmlbif), also .gz."
+        metavar="MODEL",
+        help="A circuit (.psdd .jpc .spn .ac .json .nnf .sdd) or a network (.bif .uai .xml), also .gz.",
     ),
 ]
 Format = Annotated[
