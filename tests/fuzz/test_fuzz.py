@@ -24,7 +24,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def file_of(folder: Path, name: str, data: bytes) -> Path:
-    path = folder / f"input.{READERS[name].suffix}"
+    # A name of its own: beside input.sdd, input.vtree would be its vtree.
+    path = folder / f"{name}.{READERS[name].suffix}"
     path.write_bytes(data)
     return path
 
