@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     from margmap.inference.queries import posteriors as posteriors
     from margmap.inference.queries import sample as sample
     from margmap.interop.pgmpy import from_pgmpy as from_pgmpy
+    from margmap.interop.pgmpy import to_pgmpy as to_pgmpy
+    from margmap.interop.problog import from_problog as from_problog
+    from margmap.interop.pyagrum import from_pyagrum as from_pyagrum
+    from margmap.interop.pysdd import from_sdd as from_sdd
     from margmap.io.formats import load as load
     from margmap.io.formats import load_network as load_network
     from margmap.io.formats import save as save
@@ -68,7 +72,10 @@ __version__ = "0.1.0"
 # Where each public name lives. They are imported when first used: `import margmap` itself loads nothing heavy.
 _HOME = {
     "margmap.solve.batch": "FailedRow marginal_map_many",
-    "margmap.interop.pgmpy": "from_pgmpy",
+    "margmap.interop.pgmpy": "from_pgmpy to_pgmpy",
+    "margmap.interop.problog": "from_problog",
+    "margmap.interop.pyagrum": "from_pyagrum",
+    "margmap.interop.pysdd": "from_sdd",
     "margmap.network.compile": "compile",
     "margmap.network.network": "Network",
     "margmap.certificate.verify": "Verdict verify",

@@ -107,6 +107,8 @@ def test_uai_files(tmp_path):
         answer = json.loads(run("solve", path, *words, "--json").stdout)
         assert answer["state"] == expected
         assert math.exp(answer["log_prob"]) == pytest.approx(50)
+    (tmp_path / "x.uai.query").rename(tmp_path / "x.uai.map")
+    assert json.loads(run("solve", path, "--uai-files", "--json").stdout)["state"] == expected
     run("solve", path, "--uai-files", "--evidence", "0=1", code=2)
     (tmp_path / "x.uai.evid").unlink()
     assert "no such file" in run("solve", path, "--uai-files", code=2).stderr

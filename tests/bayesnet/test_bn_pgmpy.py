@@ -1,6 +1,5 @@
 """Models of pgmpy; skipped where it is not installed."""
 
-import sys
 import warnings
 
 import numpy as np
@@ -59,12 +58,6 @@ def test_markov_models_and_models_that_cannot_be_read():
         mm.from_pgmpy(Bayes(["a", "b"], two))
 
 
-def test_xmlbif_without_pgmpy_names_the_extra(monkeypatch, tmp_path):
-    monkeypatch.setitem(sys.modules, "pgmpy.readwrite", None)
-    with pytest.raises(mm.MissingExtraError, match=r"margmap\[bn\]"):
-        mm.load_network(tmp_path / "x.xmlbif")
-
-
 @pytest.fixture
 def pgmpy():
     with warnings.catch_warnings():
@@ -101,20 +94,3 @@ def test_marginals_and_map_are_those_of_pgmpy(pgmpy, shared, name):
     ours = mm.marginal_map(read, query, evidence)
     theirs = mm.log_marginal(circuit, {**evidence, **{v: best[v] for v in query}})
     assert ours.log_prob == pytest.approx(theirs, abs=1e-9)
-
-
-@pytest.mark.filterwarnings("ignore")
-def test_xmlbif(pgmpy, tmp_path):
-    path = tmp_path / "x.xmlbif"
-    path.write_text(
-        """<?xml version="1.0"?>
-<BIF VERSION="0.3"><NETWORK><NAME>x</NAME>
-<VARIABLE TYPE="nature"><NAME>a</NAME><OUTCOME>yes</OUTCOME><OUTCOME>no</OUTCOME></VARIABLE>
-<VARIABLE TYPE="nature"><NAME>b</NAME><OUTCOME>yes</OUTCOME><OUTCOME>no</OUTCOME></VARIABLE>
-<DEFINITION><FOR>a</FOR><TABLE>0.3 0.7</TABLE></DEFINITION>
-<DEFINITION><FOR>b</FOR><GIVEN>a</GIVEN><TABLE>0.2 0.8 0.6 0.4</TABLE></DEFINITION>
-</NETWORK></BIF>"""
-    )
-    network = mm.load_network(path)
-    assert mm.marginal_map(network, ["a"], {"b": "no"}).state == {"a": "no"}
-    assert np.exp(mm.log_marginal(mm.compile(network), {"a": "yes", "b": "no"})) == pytest.approx(0.3 * 0.8)

@@ -127,3 +127,58 @@ def test_numbers_are_read_to_the_last_bit():
         assert read_back == float(text), text
     together = read(f"MARKOV 1 {len(texts)} 1 1 0 {len(texts)} {' '.join(texts)}").factors[0].table
     assert together.tolist() == list(map(float, texts))
+
+
+NAMED = """BAYES
+3 # how many
+2 2 3
+3
+1 0   # rain
+2 0 1   # sprinkler
+2 1 2   # wet größer
+
+2
+ .3 .7
+4 # of the sprinkler
+ .1 .9
+ .5 .5 # given rain
+6
+ .2 .3 .5
+ .6 .3 .1
+"""
+
+
+def test_names_in_the_comments_of_scopes():
+    network = read(NAMED)
+    assert network.names == ("rain", "sprinkler", "wet größer")
+    assert network.parents("wet größer") == ("sprinkler",)
+    np.testing.assert_allclose(network.factors[2].table, [[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
+    plain = read("\n".join(line.partition("#")[0] for line in NAMED.split("\n")))
+    assert plain.names == (0, 1, 2)
+    for mine, other in zip(network.factors, plain.factors, strict=True):
+        np.testing.assert_array_equal(mine.table, other.table)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("# sprinkler", ""), ("# sprinkler", "#"), ("# sprinkler", "# rain"), ("1 0   # rain\n2 0 1", "1 0 2 0 1")],
+)
+def test_comments_that_name_not_every_variable_are_no_names(old, new):
+    assert read(NAMED.replace(old, new)).names == (0, 1, 2)
+
+
+def test_comments_in_markov_files_are_no_names():
+    text = MARKOV.replace("1 0\n2 1 2\n0\n", "1 0 # {0}\n2 1 2 # {1, 2}\n0 # {}\n")
+    assert read(text).names == (0, 1, 2)
+    with pytest.raises(mm.FormatError, match=r"x\.uai, line 13: an entry of factor 1 is not a number: 'x'"):
+        read(text.replace("0 5 6", "0 x 6 # here"))
+
+
+def test_files_beside_a_model(tmp_path):
+    for name in ("x.uai", "x.uai.gz"):
+        evidence, query = uai.files_beside(tmp_path / name)
+        assert (evidence.name, query.name) == ("x.uai.evid", "x.uai.query")
+    (tmp_path / "x.uai.map").write_text("1 2\n")
+    assert uai.files_beside(tmp_path / "x.uai.gz")[1].name == "x.uai.map"
+    (tmp_path / "x.uai.query").write_text("1 2\n")
+    assert uai.files_beside(tmp_path / "x.uai")[1].name == "x.uai.query"

@@ -179,6 +179,27 @@ def test_convert_to_a_vtree_and_by_format(tmp_path: Path) -> None:
     assert Run("convert", tmp_path / "tree", tmp_path / "again.vtree", "--from", "vtree", "--json").json["nodes"] == 23
 
 
+def test_convert_a_theory_with_weights_and_names(tmp_path: Path) -> None:
+    (tmp_path / "x.nnf").write_text("o 1 0\nt 2 0\n1 2 1 0\n1 2 -1 2 0\n")
+    (tmp_path / "weights").write_text("1 0.25\n2 0.5\n")
+    (tmp_path / "names").write_text("1 rain\n2 sprinkler\n")
+    words = ("--weights", tmp_path / "weights", "--names", tmp_path / "names")
+    assert Run("convert", tmp_path / "x.nnf", tmp_path / "x.json", *words).code == 0
+    answer = Run("solve", tmp_path / "x.json", "-q", "rain", "--json").json
+    assert answer["state"] == {"rain": 0}
+    assert math.exp(answer["log_prob"]) == pytest.approx(0.375)
+    assert Run("solve", tmp_path / "x.nnf", "-q", "1", "--json").json["state"] == {"1": 1}
+    (tmp_path / "x.sdd").write_text("sdd 1\nL 0 0 2\n")
+    (tmp_path / "t.vtree").write_text("vtree 3\nL 0 1\nL 2 2\nI 1 0 2\n")
+    assert Run("convert", tmp_path / "x.sdd", tmp_path / "y.json", "--vtree", tmp_path / "t.vtree").code == 0
+    refused("convert", CLINIC, tmp_path / "y.json", *words, naming=["go with .nnf and .sdd files"])
+    refused("convert", tmp_path / "x.nnf", tmp_path / "y.nnf", naming=["nnf files are only read"])
+    (tmp_path / "x.uai").write_text("MARKOV 1 2 1 1 0 2 1 1")
+    run = Run("convert", tmp_path / "x.uai", tmp_path / "y.json", *words)
+    assert run.code == 2
+    assert "are for theories" in run.err
+
+
 def test_convert_smooths_and_normalises(tmp_path: Path) -> None:
     a, b = mm.Variable("a"), mm.Variable("b")
     mm.save(mm.circuit_of(2.0 * a[1] * b[1] + 3.0 * a[0]), tmp_path / "rough.json")

@@ -24,6 +24,7 @@ from margmap.io.evidence_rows import evidence_of, read_matrix
 from margmap.io.evidence_rows import read_rows as rows_of_evidence
 from margmap.io.formats import load, load_network, save
 from margmap.io.uai import read_evidence, read_query
+from margmap.io.weights import read_names, read_weights
 from margmap.learn.table import read_tables
 from margmap.network.network import Network
 from margmap.plot import read_trace
@@ -212,6 +213,106 @@ READERS: dict[str, Reader] = {
             0.2 0.3 0.5 1e-1 9e-1 0
             """,
             "MARKOV\n2\n2 2\n2\n2 0 1\n0\n4 1.5 0 2 3\n1 0.5\n",
+            "BAYES\n2 # nodes\n2 2\n2\n1 0 # rain\n2 0 1 # wet grass\n\n2\n .5 .5\n4 # x\n .5 .5 1 0\n",
+        ),
+    ),
+    "nnf": Reader(
+        "nnf",
+        load,
+        _text(
+            """
+            nnf 15 17 4
+            L -3
+            L -2
+            L 1
+            A 3 2 1 0
+            L 3
+            O 3 2 4 0
+            L -4
+            L 4
+            A 2 6 5
+            A 2 4 7
+            L 2
+            L -1
+            A 2 11 10
+            O 4 2 8 9
+            A 2 13 12
+            """,
+            "c small\nnnf 4 2 3\nL 1\nL -1\nA 0\nO 1 2 0 1\n",
+        ),
+    ),
+    "d4": Reader(
+        "nnf",
+        load,
+        _text(
+            """
+            o 1 0
+            o 2 0
+            o 3 0
+            t 4 0
+            f 5 0
+            a 6 0
+            3 4 -2 3 0
+            3 6 2 0
+            6 4 5 0
+            6 4 -6 0
+            2 3 -1 0
+            2 4 1 0
+            1 2 0
+            1 5 0
+            """,
+            "o 1 0\nt 2 0\n1 2 1 0\n1 2 -1 2 0\n",
+        ),
+    ),
+    "sdd": Reader(
+        "sdd",
+        load,
+        _text(
+            """
+            c small
+            sdd 8
+            L 2 0 -1
+            L 3 2 2
+            L 4 0 1
+            F 5
+            D 1 1 2 2 3 4 5
+            T 7
+            L 6 4 -3
+            L 8 4 3
+            D 0 3 2 1 6 4 7
+            """,
+            "sdd 5\nL 0 0 1\nL 1 0 -1\nT 2\nL 4 2 2\nD 3 1 2 0 2 1 4\n",
+        ),
+    ),
+    "weights": Reader(
+        "txt",
+        read_weights,
+        _text(
+            "1 0.25\n-1 0.75\n2 3\n-2 5\nw 3 0.5 0\n",
+            "c x\np cnf 3 1\nc p weight 1 0.25 0\nc p weight -1 2 0\nc p show 1 0\n1 2 0\n",
+            "p cnf 2 1\nc weights 0.25 0.75 3 5\n1 2 0\n",
+        ),
+    ),
+    "names": Reader("txt", read_names, _text("1 rain\n2 the sprinkler\nc 3 wet\n", "c 1 a b\nc x\np cnf 2 1\n1 2 0\n")),
+    "xmlbif": Reader(
+        "xml",
+        load_network,
+        _text(
+            """
+            <?xml version="1.0" encoding="UTF-8"?>
+            <!DOCTYPE BIF [<!ELEMENT BIF ( NETWORK )*><!ATTLIST BIF VERSION CDATA #REQUIRED>
+            <!ATTLIST VARIABLE TYPE (nature|decision|utility) "nature">]>
+            <BIF VERSION="0.3"><NETWORK><NAME>x</NAME><PROPERTY>author &lt;nobody&gt;</PROPERTY><!-- a -->
+            <VARIABLE TYPE="nature"><NAME>a</NAME><OUTCOME>yes</OUTCOME><OUTCOME>no</OUTCOME></VARIABLE>
+            <VARIABLE><NAME>b</NAME><OUTCOME>x&amp;</OUTCOME><OUTCOME>y</OUTCOME><OUTCOME>z</OUTCOME></VARIABLE>
+            <DEFINITION><FOR>b</FOR><GIVEN>a</GIVEN><TABLE>0.2 0.3 0.5 <!-- b --> 1e-1 9e-1 0</TABLE></DEFINITION>
+            <DEFINITION><FOR>a</FOR><TABLE>0.25 0.75</TABLE></DEFINITION>
+            </NETWORK></BIF>
+            """,
+            """
+            <BIF><NETWORK><VARIABLE><NAME>a</NAME><VALUE>1</VALUE><VALUE>2</VALUE></VARIABLE>
+            <DEFINITION><FOR>a</FOR><TABLE><![CDATA[0.5 0.5]]></TABLE></DEFINITION></NETWORK></BIF>
+            """,
         ),
     ),
     "evid": Reader("evid", lambda path: read_evidence(path, NETWORK), _text("2 0 1 1 2\n", "1\n1 2 0\n", "0\n")),
@@ -266,6 +367,18 @@ NASTY = [
     ),
     *(b"\r\n", b"\n\n", b"\t", b'"', b"'", b'""', b"//", b"/*", b"*/", b"\\", b"\\ud800", b"c", b"EOF", b"(", b")"),
     *(b"{", b"}", b"[", b"]", b"|", b";", b",", b"[" * 3000, b'{"a":' * 1200, b"A" * 3000, b"=", b"#", b"%s", b"${x}"),
+    *(b'<!DOCTYPE BIF [<!ENTITY e "1">]>', b'<!ENTITY e SYSTEM "x">', b'SYSTEM "x"', b"&e;", b"&#0;", b"%p;", b"<"),
+    *(
+        b"<![CDATA[",
+        b"]]>",
+        b"<!--",
+        b"-->",
+        b"<?x?>",
+        b"</BIF>",
+        b"<A>" * 900,
+        b"xmlns:a='b'",
+        b"<!ATTLIST FOR x CDATA 'y'>",
+    ),
 ]
 
 _TOKEN = re.compile(rb'\s+|"[^"]*"|[-+.\w]+|.', re.DOTALL)

@@ -24,7 +24,8 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def file_of(folder: Path, name: str, data: bytes) -> Path:
-    path = folder / f"input.{READERS[name].suffix}"
+    # A name of its own: beside input.sdd, input.vtree would be its vtree.
+    path = folder / f"{name}.{READERS[name].suffix}"
     path.write_bytes(data)
     return path
 
@@ -51,7 +52,9 @@ def test_raw_bytes(name: str, folder: Path, data: bytes) -> None:
     attempt(name, file_of(folder, name, data))
 
 
-@pytest.mark.parametrize("name", ["psdd", "jpc", "spn", "ac", "vtree", "json", "bif", "uai"])
+@pytest.mark.parametrize(
+    "name", ["psdd", "jpc", "spn", "ac", "vtree", "json", "nnf", "d4", "sdd", "bif", "uai", "xmlbif"]
+)
 def test_what_is_accepted_can_be_used(name: str, folder: Path) -> None:
     rng = random.Random(f"use {name}")
     used = 0

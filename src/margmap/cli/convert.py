@@ -26,17 +26,22 @@ def convert(
     ] = None,
     smooth: Annotated[bool, flag("--smooth", "Make the circuit smooth first.")] = False,
     normalise: Annotated[bool, flag("--normalise", "Make all weights add up to 1 first.")] = False,
+    weights: Annotated[Path | None, option("FILE", "Weights of the literals of an .nnf or .sdd file.")] = None,
+    names: Annotated[Path | None, option("FILE", "What its variables are called: number, name.")] = None,
+    vtree: Annotated[Path | None, option("FILE", "The vtree of an .sdd file.")] = None,
     max_edges: MaxEdges = None,
     json: Json = False,
 ) -> None:
     """Rewrite a circuit in another format, or compile a network. To .vtree, write the vtree that a circuit follows."""
+    if is_network(source, source_format) and (weights or names or vtree):
+        raise typer.BadParameter("--weights, --names and --vtree are for theories (.nnf, .sdd)")
     compiled = _compile(source, source_format, max_edges) if is_network(source, source_format) else None
     with spinner(f"Converting {source} ..."):
         from margmap.circuit import Circuit, transform
         from margmap.circuit.vtree import vtree_of
         from margmap.io.formats import format_name, load, save
 
-        value = load(source, source_format) if compiled is None else compiled
+        value = compiled or load(source, source_format, weights=weights, names=names, vtree=vtree)
         if isinstance(value, Circuit):
             value = transform.smooth(value) if smooth else value
             value = transform.normalise(value) if normalise else value

@@ -27,7 +27,7 @@ def argument(metavar: str, help: str) -> Any:
     return typer.Argument(metavar=metavar, help=help)
 
 
-_MODEL = "A circuit (.psdd .jpc .spn .ac .json) or a network (.bif .uai .xmlbif), also .gz."
+_MODEL = "A circuit (.psdd .jpc .spn .ac .json .nnf .sdd) or a network (.bif .uai .xml), also .gz."
 _INSTANCE = """JSON with "query" (a list) and "evidence" (an object), in place of the two options; \
 the way to write names that contain '=' or ','."""
 _DATA = "The folder of the datasets, or set MARGMAP_DATA."

@@ -62,7 +62,7 @@ def solve(
     evid: Annotated[Path | None, option("FILE.evid", "Evidence in the UAI competitions' format.")] = None,
     query_file: Annotated[Path | None, option("FILE.query", "Query in the same format.")] = None,
     uai_files: Annotated[
-        bool, flag("--uai-files", "Both from the files beside X.uai: X.uai.evid and X.uai.query.")
+        bool, flag("--uai-files", "Both from files beside X.uai: X.uai.evid and X.uai.query (or .map).")
     ] = False,
     batch: Annotated[Path | None, option("ROWS.csv", _BATCH)] = None,
     output: Annotated[
@@ -167,8 +167,10 @@ def _load_within(time_limit: float | None, path: Path, format: str | None) -> tu
 
 def _beside(model: Path, evid: Path | None, query_file: Path | None) -> tuple[Path, Path]:
     """The files of evidence and query beside that of a network, unless others are named."""
-    name = model.name[:-3] if model.name.lower().endswith(".gz") else model.name
-    return evid or model.with_name(f"{name}.evid"), query_file or model.with_name(f"{name}.query")
+    from margmap.io.uai import files_beside
+
+    found = files_beside(model)
+    return evid or found[0], query_file or found[1]
 
 
 def _from_files(

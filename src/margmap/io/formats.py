@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, overload
 
 from margmap.circuit import Circuit
+from margmap.circuit.logic import RootedTheory
 from margmap.circuit.model import as_circuit
 from margmap.circuit.vtree import Vtree
 from margmap.errors import FormatError, StructureError
-from margmap.interop.pgmpy import read_xmlbif
-from margmap.io import ac, bif, jpc, json, psdd, spn, uai, vtree
+from margmap.interop.pyagrum import read_with_pyagrum
+from margmap.io import ac, bif, jpc, json, nnf, psdd, sdd, spn, uai, vtree, xmlbif
 from margmap.io.files import place_of, read_lines, suffix_of, write_lines
+from margmap.io.weights import Names, Weights, circuit_of_theory
 from margmap.network.network import Network
 
-CircuitFormat: TypeAlias = Literal["psdd", "jpc", "spn", "ac", "json"]
+CircuitFormat: TypeAlias = Literal["psdd", "jpc", "spn", "ac", "json", "nnf", "sdd"]
 File: TypeAlias = "str | PathLike[str]"
 
 
@@ -32,6 +34,10 @@ class Format(NamedTuple):
     read: Callable[[Sequence[str], Path], Any]
     #: The lines of a file; None if this format is only read.
     write: Callable[[Any], Iterable[str]] | None = None
+    #: Whether the reader opens the file itself, because it is one of another library; it gets no lines.
+    opens: bool = False
+    #: Whether files hold a theory, which becomes a circuit with the weights of its literals.
+    theory: bool = False
 
 
 #: Every format by its name, which is also the suffix of its files, with or without ``.gz`` after it.
@@ -42,9 +48,16 @@ FORMATS = {
     "ac": Format(Circuit, ac.read, ac.write),
     "vtree": Format(Vtree, vtree.read, vtree.write),
     "json": Format(Circuit, json.read, json.write),
+    "nnf": Format(Circuit, nnf.read, theory=True),
+    "sdd": Format(Circuit, sdd.read, theory=True),
     "bif": Format(Network, bif.read),
     "uai": Format(Network, uai.read),
-    "xmlbif": Format(Network, read_xmlbif),
+    "xmlbif": Format(Network, xmlbif.read),
+    "bifxml": Format(Network, xmlbif.read),
+    "xml": Format(Network, xmlbif.read),
+    "xdsl": Format(Network, read_with_pyagrum, opens=True),
+    "dsl": Format(Network, read_with_pyagrum, opens=True),
+    "net": Format(Network, read_with_pyagrum, opens=True),
 }
 
 _KINDS: dict[type, str] = {Circuit: "circuit", Vtree: "vtree", Network: "network"}
@@ -56,32 +69,60 @@ def formats_of(*kinds: type) -> tuple[str, ...]:
 
 
 @overload
-def load(path: File, format: CircuitFormat, *, limit: int | None = ...) -> Circuit: ...
+def load(
+    path: File,
+    format: CircuitFormat,
+    *,
+    limit: int | None = ...,
+    weights: Weights | None = ...,
+    names: Names | None = ...,
+    vtree: Vtree | File | None = ...,
+) -> Circuit: ...
 @overload
 def load(path: File, format: Literal["vtree"], *, limit: int | None = ...) -> Vtree: ...
 @overload
-def load(path: File, format: str | None = None, *, limit: int | None = ...) -> Circuit | Vtree: ...
-def load(path: File, format: str | None = None, *, limit: int | None = None) -> Circuit | Vtree:
+def load(
+    path: File,
+    format: str | None = None,
+    *,
+    limit: int | None = ...,
+    weights: Weights | None = ...,
+    names: Names | None = ...,
+    vtree: Vtree | File | None = ...,
+) -> Circuit | Vtree: ...
+def load(
+    path: File,
+    format: str | None = None,
+    *,
+    limit: int | None = None,
+    weights: Weights | None = None,
+    names: Names | None = None,
+    vtree: Vtree | File | None = None,
+) -> Circuit | Vtree:
     """Read a circuit or a vtree; ``format`` overrides the suffix, ``limit`` bounds the unpacked size in bytes.
 
     Without it 4 GiB are the most, or what MARGMAP_MAX_BYTES says, and gzip data may not unpack to 200 times its size.
+
+    A Boolean theory (``.nnf``, ``.sdd``) becomes a circuit with ``weights``: a dict from literals, or from names and
+    numbers of variables, or a file of weights; without them models are counted. ``names`` says what the variables are
+    called, a dict from numbers or a file. ``vtree`` is that of an SDD, by default the file of that suffix beside it.
     """
-    return _load(path, format, limit, Circuit, Vtree)  # type: ignore[no-any-return]
+    return _load(path, format, limit, (Circuit, Vtree), weights=weights, names=names, vtree=vtree)  # type: ignore[no-any-return]
 
 
-def load_circuit(path: File, format: str | None = None, *, limit: int | None = None) -> Circuit:
+def load_circuit(path: File, format: str | None = None, *, limit: int | None = None, **theory: Any) -> Circuit:
     """:func:`load` for a file that must hold a circuit."""
-    return _load(path, format, limit, Circuit)  # type: ignore[no-any-return]
+    return _load(path, format, limit, (Circuit,), **theory)  # type: ignore[no-any-return]
 
 
 def load_vtree(path: File, format: str | None = None, *, limit: int | None = None) -> Vtree:
     """:func:`load` for a file that must hold a vtree."""
-    return _load(path, format, limit, Vtree)  # type: ignore[no-any-return]
+    return _load(path, format, limit, (Vtree,))  # type: ignore[no-any-return]
 
 
 def load_network(path: File, format: str | None = None, *, limit: int | None = None) -> Network:
     """Read a BIF, UAI or XMLBIF file; ``format`` overrides the suffix, ``limit`` bounds the unpacked size in bytes."""
-    return _load(path, format, limit, Network)  # type: ignore[no-any-return]
+    return _load(path, format, limit, (Network,))  # type: ignore[no-any-return]
 
 
 def save(value: Circuit | Vtree, path: File, format: str | None = None) -> None:
@@ -93,7 +134,9 @@ def save(value: Circuit | Vtree, path: File, format: str | None = None) -> None:
     if not isinstance(value, chosen.holds):
         hint = "save margmap.vtree_of(circuit)" if name == "vtree" else "a vtree is saved as .vtree"
         raise FormatError(f"a {_KINDS[type(value)]} cannot be written as {name}: {hint}", path=place)
-    assert chosen.write is not None
+    if chosen.write is None:
+        known = ", ".join(f".{name}" for name in formats_of(Circuit) if FORMATS[name].write is not None)
+        raise FormatError(f"{name} files are only read: save a circuit as one of {known}", path=place)
     try:
         write_lines(place, chosen.write(value))
     except FormatError as error:
@@ -117,15 +160,58 @@ def format_name(path: Path, format: str | None = None) -> str:
     return suffix_of(path) if format is None else format.lower().lstrip(".")
 
 
-def _load(path: File, format: str | None, limit: int | None, *kinds: type) -> Any:
+def _load(
+    path: File,
+    format: str | None,
+    limit: int | None,
+    kinds: tuple[type, ...],
+    *,
+    weights: Weights | None = None,
+    names: Names | None = None,
+    vtree: Vtree | File | None = None,
+) -> Any:
     place = place_of(path)
-    chosen = FORMATS[_chosen(place, format, *kinds)]
-    if chosen.read is read_xmlbif:  # a reader of another library, which opens the file itself
-        return read_xmlbif((), place)
+    name = _chosen(place, format, *kinds)
+    chosen = FORMATS[name]
+    if not chosen.theory and not (weights is names is vtree is None):
+        theories = " and ".join(f".{name}" for name, format in FORMATS.items() if format.theory)
+        raise FormatError(f"weights, names and a vtree go with {theories} files: a {name} file has its own", path=place)
+    if vtree is not None and name != "sdd":
+        raise FormatError(f"a vtree goes with an SDD, not with a {name} file", path=place)
+    if chosen.opens:
+        return chosen.read((), place)
     try:
-        return chosen.read(read_lines(place, limit), place)
+        found = chosen.read(read_lines(place, limit), place)
+        if isinstance(found, RootedTheory):
+            rooted = _with_vtree(found, vtree, place) if name == "sdd" else found
+            return circuit_of_theory(rooted, weights, names)
+        return found
     except StructureError as error:
         raise FormatError(str(error), path=place) from error
+
+
+def _with_vtree(rooted: RootedTheory, vtree: Vtree | File | None, path: Path) -> RootedTheory:
+    """The theory of an SDD with the variables of its vtree, which may lie in a file beside it."""
+    if vtree is None:
+        vtree = beside(path, ".vtree", ".vtree.gz")
+    if vtree is None:
+        return rooted
+    named = (vtree if isinstance(vtree, Vtree) else load_vtree(vtree, "vtree")).variables
+    variables = [name for name in named if isinstance(name, int) and name > 0]
+    if len(variables) < len(named):
+        raise FormatError("the variables of the vtree have other names than 1, 2, ...", path=path)
+    strange = min({v for v in rooted.theory.parts.var if v >= 0} - set(variables), default=None)
+    if strange is not None:
+        where = "vtree that was given" if isinstance(vtree, Vtree) else vtree
+        raise FormatError(f"variable {strange} is not in the {where}: that is the vtree of another SDD", path=path)
+    return rooted._replace(announced=variables)
+
+
+def beside(path: Path, *suffixes: str) -> Path | None:
+    """The first file with one of these suffixes and otherwise the name of this one, ``.gz`` apart; None without one."""
+    whole = path.with_suffix("") if path.suffix.lower() == ".gz" else path
+    names = (whole.with_suffix("").name + suffix for suffix in suffixes)
+    return next((place for name in names if (place := path.with_name(name)).is_file()), None)
 
 
 def _chosen(path: Path, format: str | None, *kinds: type) -> str:

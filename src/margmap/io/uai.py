@@ -1,12 +1,14 @@
 """The UAI competitions' format: ``BAYES`` and ``MARKOV`` networks, their evidence and query files.
 
 Variables have no names in it: they are the integers from 0. In a ``BAYES`` file the last variable of each scope is the
-child. Tables have the last variable fastest. A factor without variables is a constant.
+child. Tables have the last variable fastest. A factor without variables is a constant. What follows a ``#`` is a
+comment; where every scope of a ``BAYES`` file has one, as pyAgrum writes them, it is the name of the child.
 """
 
 from __future__ import annotations
 
 import sys
+from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NoReturn
@@ -43,17 +45,31 @@ def read(lines: Sequence[str], path: Path) -> Network:
     scopes: list[tuple[int, ...]] = []
     sizes: list[int] = []
     where: list[int] = []
+    comments: list[str | None] = []
     for number in range(factors):
         where.append(tokens.at)
         size = tokens.whole(f"the number of variables of factor {number}", 0)
         tokens.need(size, f"variables of factor {number}")
         scopes.append(tuple(tokens.whole(f"a variable of factor {number}", 0, count - 1) for _ in range(size)))
+        comments.append(tokens.comment())
         sizes.append(table_size(variables[v].cardinality for v in scopes[-1]))
         if sizes[-1] > MAX_TABLE:
             tokens.fail(f"factor {number} would need more than {MAX_TABLE} entries with its variables:", where[-1])
     tables = tokens.tables(sizes) or _tables(tokens, sizes, where)
+    if kind == "bayes":
+        variables = _named(variables, scopes, comments)
     found = zip(scopes, tables, strict=True)
     return network_of(variables, found, kind, path, lambda factor: tokens.line(where[factor]))
+
+
+def _named(
+    variables: list[Variable], scopes: Sequence[tuple[int, ...]], comments: Sequence[str | None]
+) -> list[Variable]:
+    """The variables with the comments of their scopes for names, if all have one and no two have the same."""
+    name_of = {scope[-1]: name for scope, name in zip(scopes, comments, strict=True) if scope and name}
+    if len(set(name_of.values())) < len(variables):
+        return variables
+    return [Variable(name_of[column], variable.cardinality) for column, variable in enumerate(variables)]
 
 
 def _tables(tokens: _Tokens, sizes: Sequence[int], where: list[int]) -> list[FloatArray]:
@@ -70,6 +86,13 @@ def _tables(tokens: _Tokens, sizes: Sequence[int], where: list[int]) -> list[Flo
     if tokens.at < len(tokens.tokens):
         tokens.fail("the file goes on after the last table:", tokens.at)
     return tables
+
+
+def files_beside(path: Path) -> tuple[Path, Path]:
+    """The files of evidence and query beside a model: ``X.uai.evid`` and ``X.uai.query`` or ``X.uai.map``."""
+    name = path.name[:-3] if path.name.lower().endswith(".gz") else path.name
+    query, other = (path.with_name(f"{name}.{suffix}") for suffix in ("query", "map"))
+    return path.with_name(f"{name}.evid"), other if other.is_file() and not query.is_file() else query
 
 
 def read_evidence(path: Path, network: Network) -> dict[int, int]:
@@ -119,15 +142,22 @@ class _Tokens:
     """The words of a file, cut up as far as they are asked for: the tables are most of it, and read in one go."""
 
     def __init__(self, lines: Sequence[str], path: Path) -> None:
+        self.comments: dict[int, str] = {}
+        if any("#" in line for line in lines):
+            parts = [line.partition("#") for line in lines]
+            self.comments = {i: comment.strip() for i, (_, _, comment) in enumerate(parts) if comment.strip()}
+            lines = [text for text, _, _ in parts]
         check_characters(lines, path, comment=None)
         self.lines, self.path = lines, path
         self.tokens: list[str] = []
+        self._ends: list[int] = []  # how many words there are up to the end of each line
         self.at = self._next_line = 0
 
     def fill(self, count: int) -> None:
         """Cut up lines until there are so many words, or no lines."""
         while len(self.tokens) < count and self._next_line < len(self.lines):
             self.tokens += self.lines[self._next_line].split()
+            self._ends.append(len(self.tokens))
             self._next_line += 1
 
     def all(self) -> _Tokens:
@@ -159,6 +189,10 @@ class _Tokens:
             raise FormatError(f"the file ends before {what}: it is truncated", path=self.path, line=len(self.lines))
         self.at += 1
         return self.tokens[self.at - 1]
+
+    def comment(self) -> str | None:
+        """The comment on the line of the word that was read last."""
+        return self.comments.get(bisect_right(self._ends, self.at - 1)) if self.comments else None
 
     def need(self, count: int, what: str) -> None:
         """Refuse a count that the rest of the file cannot hold, before anything is made that large."""

@@ -13,8 +13,9 @@ from margmap.errors import QueryError, StructureError
 
 Kind: TypeAlias = Literal["bayes", "markov"]
 
-#: A row of a conditional table may miss 1 by this much, from printed decimals; it is then divided by its sum.
-ROW_SLACK = 1e-6
+#: A row of a conditional table may miss 1 by so much for each of its values, because files have six printed decimals,
+#: and by twice as much in any case; it is then divided by its sum.
+VALUE_SLACK = 0.5e-6
 
 
 #: A table has at most this many variables (numpy 1 has no more axes), and at most this many numbers.
@@ -116,7 +117,7 @@ class Network(Named):
         if self.kind == "bayes":
             total = table.sum(axis=-1, keepdims=True)
             worst = int(np.argmax(np.abs(total - 1)))
-            if abs(total.flat[worst] - 1) > ROW_SLACK:
+            if abs(total.flat[worst] - 1) > VALUE_SLACK * max(2, shape[-1]):
                 raise FactorError(f"{what} {self._row(scope, worst)}sums to {total.flat[worst]:.9g}, not to 1", number)
             table = table / total
         table.setflags(write=False)
