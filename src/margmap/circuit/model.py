@@ -20,15 +20,22 @@ if TYPE_CHECKING:
 #: The libraries whose models are understood: the package of their classes, and the module and function that read them.
 LIBRARIES: dict[str, tuple[str, str]] = {
     "pgmpy": ("margmap.interop.pgmpy", "from_pgmpy"),
+    "pyjuice": ("margmap.interop.pyjuice", "from_pyjuice"),
+    "cirkit": ("margmap.interop.cirkit", "from_cirkit"),
+    "spflow": ("margmap.interop.spflow", "from_spflow"),
+    "spn": ("margmap.interop.spflow", "from_spflow"),  # SPFlow before version 1
+    "deeprob": ("margmap.interop.deeprob", "from_deeprob"),
+    "pomegranate": ("margmap.interop.pomegranate", "from_pomegranate"),
 }
 
 
 def as_model(model: object) -> Circuit | Network:
     """The circuit or network that an object is or stands for.
 
-    A :class:`Circuit` and a :class:`Network` are returned as they are. A Bayesian or Markov network of pgmpy becomes a
-    network. Every function that asks a model takes what this takes; to ask many questions, call this once and keep what
-    it returns. Anything else is a :class:`ModelError` that says what to do.
+    A :class:`Circuit` and a :class:`Network` are returned as they are. Models of the libraries in ``LIBRARIES`` become
+    circuits or networks, with the parameters that they have now. Every function that asks a model takes what this
+    takes; to ask many questions, call this once and keep what it returns. Anything else is a :class:`ModelError` that
+    says what to do.
     """
     if isinstance(model, Named):
         return cast("Circuit | Network", model)
@@ -54,12 +61,13 @@ def as_network(model: object) -> Network:
     return found
 
 
-def _reader(model: object) -> Callable[[Any], Network] | None:
+def _reader(model: object) -> Callable[[Any], Circuit | Network] | None:
     """What reads a model of another library; None if it comes from none that is known."""
     for base in type(model).__mro__:
         package = base.__module__.partition(".")[0]
         if package in LIBRARIES:
-            read: Callable[[Any], Network] = getattr(import_module(LIBRARIES[package][0]), LIBRARIES[package][1])
+            read: Callable[[Any], Circuit | Network]
+            read = getattr(import_module(LIBRARIES[package][0]), LIBRARIES[package][1])
             return read
     return None
 
