@@ -1,12 +1,12 @@
 """The table of file formats: circuits, vtrees and networks, chosen by a file's suffix; reading and writing by it.
 
 A new format is one module in this folder with ``read(lines, path)`` and, if it can be written, ``write(value)``, and
-one line in ``FORMATS``.
+one line in ``FORMATS``; if it is binary, with ``read(path, limit)`` and ``write(value, file)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, overload
@@ -16,11 +16,11 @@ from margmap.circuit.model import as_circuit
 from margmap.circuit.vtree import Vtree
 from margmap.errors import FormatError, StructureError
 from margmap.interop.pgmpy import read_xmlbif
-from margmap.io import ac, bif, jpc, json, psdd, spn, uai, vtree
-from margmap.io.files import place_of, read_lines, write_lines
+from margmap.io import ac, bif, jpc, json, mmz, psdd, spn, uai, vtree
+from margmap.io.files import place_of, read_lines, write_lines, write_with
 from margmap.network.network import Network
 
-CircuitFormat: TypeAlias = Literal["psdd", "jpc", "spn", "ac", "json"]
+CircuitFormat: TypeAlias = Literal["psdd", "jpc", "spn", "ac", "json", "mmz"]
 File: TypeAlias = "str | PathLike[str]"
 
 
@@ -28,10 +28,11 @@ class Format(NamedTuple):
     """What files of one suffix hold, and how they are read and written."""
 
     holds: type[Circuit] | type[Vtree] | type[Network]
-    #: From the lines of a file and its path.
-    read: Callable[[Sequence[str], Path], Any]
-    #: The lines of a file; None if this format is only read.
-    write: Callable[[Any], Iterable[str]] | None = None
+    #: From the lines of a file and its path; if it is binary, from its path and the limit on bytes.
+    read: Callable[..., Any]
+    #: The lines of a file; if it is binary, nothing, but into a file; None if this format is only read.
+    write: Callable[..., Any] | None = None
+    binary: bool = False
 
 
 #: Every format by its name, which is also the suffix of its files, with or without ``.gz`` after it.
@@ -42,6 +43,7 @@ FORMATS = {
     "ac": Format(Circuit, ac.read, ac.write),
     "vtree": Format(Vtree, vtree.read, vtree.write),
     "json": Format(Circuit, json.read, json.write),
+    "mmz": Format(Circuit, mmz.read, mmz.write, binary=True),
     "bif": Format(Network, bif.read),
     "uai": Format(Network, uai.read),
     "xmlbif": Format(Network, read_xmlbif),
@@ -93,9 +95,13 @@ def save(value: Circuit | Vtree, path: File, format: str | None = None) -> None:
     if not isinstance(value, chosen.holds):
         hint = "save margmap.vtree_of(circuit)" if name == "vtree" else "a vtree is saved as .vtree"
         raise FormatError(f"a {_KINDS[type(value)]} cannot be written as {name}: {hint}", path=place)
-    assert chosen.write is not None
+    write = chosen.write
+    assert write is not None
     try:
-        write_lines(place, chosen.write(value))
+        if chosen.binary:
+            write_with(place, lambda file: write(value, file))
+        else:
+            write_lines(place, write(value))
     except FormatError as error:
         if error.path is not None:
             raise
@@ -113,7 +119,7 @@ def _load(path: File, format: str | None, limit: int | None, *kinds: type) -> An
     if chosen.read is read_xmlbif:  # a reader of another library, which opens the file itself
         return read_xmlbif((), place)
     try:
-        return chosen.read(read_lines(place, limit), place)
+        return chosen.read(place, limit) if chosen.binary else chosen.read(read_lines(place, limit), place)
     except StructureError as error:
         raise FormatError(str(error), path=place) from error
 
