@@ -51,7 +51,7 @@ def test_raw_bytes(name: str, folder: Path, data: bytes) -> None:
     attempt(name, file_of(folder, name, data))
 
 
-@pytest.mark.parametrize("name", ["psdd", "jpc", "spn", "ac", "vtree", "json", "bif", "uai"])
+@pytest.mark.parametrize("name", ["psdd", "jpc", "spn", "ac", "vtree", "json", "mmz", "bif", "uai"])
 def test_what_is_accepted_can_be_used(name: str, folder: Path) -> None:
     rng = random.Random(f"use {name}")
     used = 0

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from io import BytesIO
 from mmap import mmap
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 from zipfile import ZIP_DEFLATED, ZIP_STORED, BadZipFile, ZipFile, ZipInfo
 
 import numpy as np
@@ -85,15 +85,16 @@ def write(circuit: Circuit, raw: BinaryIO, encoding: Mapping[str, Any] | None = 
     }
     if encoding is not None:
         header["encoding"] = dict(encoding)
-    with ZipFile(raw, "w", ZIP_STORED) as archive:
+    out = _Counted(raw)
+    with ZipFile(cast(BinaryIO, out), "w", ZIP_STORED) as archive:
         archive.writestr(_member(HEADER), json.dumps(header, allow_nan=False))
         for name, array in arrays.items():
             member = _member(f"{name}.npy")
-            padding = -(raw.tell() + _LOCAL.size + len(member.filename) + 4 + _WIDE) % _ALIGNMENT
+            padding = -(out.tell() + _LOCAL.size + len(member.filename) + 4 + _WIDE) % _ALIGNMENT
             member.extra = struct.pack("<HH", _PADDING, padding) + bytes(padding)
-            with archive.open(member, "w", force_zip64=True) as out:
-                out.write(_prefix(array.dtype, array.size))
-                out.write(array.data.cast("B") if array.size else b"")
+            with archive.open(member, "w", force_zip64=True) as inside:
+                inside.write(_prefix(array.dtype, array.size))
+                inside.write(array.data.cast("B") if array.size else b"")
 
 
 def _member(name: str) -> ZipInfo:
@@ -212,6 +213,24 @@ class _File:
         if len(data) != member.file_size or not unpacker.eof:
             raise self.damaged(f"{member.filename!r} unpacks to another size than it says")
         return data
+
+
+class _Counted:
+    """A file to write to from beginning to end, as gzip files are: there is no way back in it."""
+
+    def __init__(self, raw: BinaryIO) -> None:
+        self.raw, self.size = raw, 0
+
+    def write(self, data: bytes) -> int:
+        self.raw.write(data)
+        self.size += len(data)
+        return len(data)
+
+    def tell(self) -> int:
+        return self.size
+
+    def flush(self) -> None:
+        self.raw.flush()
 
 
 class _Window:
