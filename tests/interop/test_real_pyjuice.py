@@ -176,7 +176,7 @@ def test_its_pickles_are_refused_with_the_way_to_convert_them(tmp_path):
     root = hmm()
     root.init_parameters()
     juice.save(str(tmp_path / "model.jpc"), root)
-    with pytest.raises(mm.FormatError, match=r"pickle of pyjuice.*margmap\.from_pyjuice\(pyjuice\.load\("):
+    with pytest.raises(mm.FormatError, match=r"Python pickle.*margmap\.from_pyjuice\(pyjuice\.load\("):
         mm.load(tmp_path / "model.jpc")
 
 

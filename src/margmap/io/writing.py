@@ -25,7 +25,8 @@ def refuse_gaussian(circuit: Circuit, form: str) -> None:
         node = int(found[0])
         name = circuit.variables[circuit.var[node]].name
         raise FormatError(
-            f"node {node} (gaussian over variable {name!r}) cannot be written as {form}: save the circuit as .json"
+            f"node {node} (gaussian over variable {name!r}) cannot be written as {form}: save the circuit as .json "
+            "or .mmz"
         )
 
 
