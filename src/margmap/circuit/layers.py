@@ -52,13 +52,14 @@ class Layers:
         A leaf's probabilities are at most 1: where a table has larger numbers, a sum above it has their total.
         """
         table = np.array(log_table, dtype=np.float64)
-        largest = table.max(axis=-1)
-        above = largest > 0.0
-        shift = np.where(above, largest, 0.0)
-        shift = shift + np.where(above, np.log(np.exp(table - shift[..., None]).sum(axis=-1)), 0.0)
-        ids = self.leaves(CATEGORICAL, var, table - shift[..., None])
+        above = table.max(axis=-1) > 0.0
+        large = table[above]
+        largest = large.max(axis=-1, keepdims=True, initial=0.0)
+        total = largest + np.log(np.exp(large - largest).sum(axis=-1, keepdims=True))
+        table[above] = large - total
+        ids = self.leaves(CATEGORICAL, var, table)
         if above.any():
-            ids[above] = self.sums(ids[above][:, None], shift[above][:, None])
+            ids[above] = self.sums(ids[above][:, None], total)
         return ids
 
     def products(self, children: ArrayLike) -> LongArray:
