@@ -1,10 +1,11 @@
-# Two commands: `make demo` and `make test`. Both set up .venv on their own.
+# Two commands: `make demo` and `make test`. Both set up .venv on their own. `make interop` tests with the real libraries
+# of others, in environments of its own in .interop.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types unit bench clean
+.PHONY: demo test lint types unit interop bench clean
 
 demo: $(READY)
 	@$(BIN)/margmap demo
@@ -21,11 +22,14 @@ types: $(READY)
 unit: $(READY)
 	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
+interop:
+	$(PYTHON) scripts/interop.py
+
 bench: $(READY)
 	for script in benchmarks/*.py; do $(BIN)/python $$script; done
 
 clean:
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .interop .mypy_cache .pytest_cache .ruff_cache .hypothesis
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(READY): pyproject.toml

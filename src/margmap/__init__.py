@@ -48,11 +48,16 @@ if TYPE_CHECKING:
     from margmap.inference.queries import log_marginal as log_marginal
     from margmap.inference.queries import posteriors as posteriors
     from margmap.inference.queries import sample as sample
+    from margmap.interop.cirkit import from_cirkit as from_cirkit
+    from margmap.interop.deeprob import from_deeprob as from_deeprob
     from margmap.interop.pgmpy import from_pgmpy as from_pgmpy
     from margmap.interop.pgmpy import to_pgmpy as to_pgmpy
+    from margmap.interop.pomegranate import from_pomegranate as from_pomegranate
     from margmap.interop.problog import from_problog as from_problog
     from margmap.interop.pyagrum import from_pyagrum as from_pyagrum
+    from margmap.interop.pyjuice import from_pyjuice as from_pyjuice
     from margmap.interop.pysdd import from_sdd as from_sdd
+    from margmap.interop.spflow import from_spflow as from_spflow
     from margmap.io.formats import load as load
     from margmap.io.formats import load_network as load_network
     from margmap.io.formats import save as save
@@ -76,6 +81,11 @@ _HOME = {
     "margmap.interop.problog": "from_problog",
     "margmap.interop.pyagrum": "from_pyagrum",
     "margmap.interop.pysdd": "from_sdd",
+    "margmap.interop.cirkit": "from_cirkit",
+    "margmap.interop.deeprob": "from_deeprob",
+    "margmap.interop.pomegranate": "from_pomegranate",
+    "margmap.interop.pyjuice": "from_pyjuice",
+    "margmap.interop.spflow": "from_spflow",
     "margmap.network.compile": "compile",
     "margmap.network.network": "Network",
     "margmap.certificate.verify": "Verdict verify",

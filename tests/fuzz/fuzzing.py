@@ -7,13 +7,21 @@ and :func:`use` does with an accepted value what a user would do next.
 from __future__ import annotations
 
 import gzip
+import io
+import json
 import math
 import random
 import re
+import tempfile
 import textwrap
+import warnings
+import zipfile
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from margmap.circuit import Circuit, Variable
 from margmap.circuit.vtree import Vtree
@@ -74,6 +82,17 @@ def _batch(path: Path) -> list[dict[int, int]]:
     """What every row of a file of evidence observes."""
     columns, rows, _ = rows_of_evidence(NETWORK, path)
     return [NETWORK.observed(evidence_of(NETWORK, columns, cells)) for cells in rows]
+
+
+def _mmz(name: str) -> tuple[bytes, ...]:
+    """The circuits of another format's files in the binary form."""
+    with tempfile.TemporaryDirectory() as folder:
+        found = []
+        for seed in READERS[name].seeds:
+            (Path(folder) / f"x.{name}").write_bytes(seed)
+            save(load(Path(folder) / f"x.{name}"), Path(folder) / "x.mmz")
+            found.append((Path(folder) / "x.mmz").read_bytes())
+        return tuple(found)
 
 
 _TRACE = (
@@ -334,6 +353,10 @@ READERS: dict[str, Reader] = {
     "gzip": Reader("psdd.gz", load, tuple(gzip.compress(data, mtime=0) for data in _PSDD)),
 }
 
+READERS |= {
+    "mmz": Reader("mmz", load, _mmz("json")),
+}
+
 #: Tokens that are wrong, extreme or special somewhere.
 NASTY = [
     *(b"0", b"-0", b"1", b"-1", b"2", b"3", b"63", b"64", b"127", b"128", b"255", b"256", b"1000000000", b"10" * 9),
@@ -471,8 +494,59 @@ def fresh_input(rng: random.Random, name: str) -> bytes:
         data = rng.choice(reader.seeds) if outer else gzip.decompress(rng.choice(reader.seeds))
         data = mutate(rng, data, others)
         return data if outer else gzip.compress(data, rng.choice((0, 1, 9)), mtime=0)
+    if name == "mmz" and rng.random() < 0.6:
+        data = _spoiled_mmz(rng, rng.choice(reader.seeds))
+        return mutate(rng, data, others) if rng.random() < 0.1 else data
     data = mutate(rng, rng.choice(reader.seeds), others)
     return gzip.compress(data, 1, mtime=0) if rng.random() < 0.02 else data
+
+
+def _spoiled_mmz(rng: random.Random, data: bytes) -> bytes:
+    """The members of a zip archive changed, with the sizes and checksums that then fit, and put together again."""
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    header = json.loads(members["header.json"])
+    for _ in range(rng.choice((0, 1, 1, 2))):
+        name = rng.choice(list(header["arrays"]))
+        entry, whole = header["arrays"][name], members[f"{name}.npy"]
+        kind = np.dtype(entry["type"])
+        array = np.frombuffer(whole[len(whole) - entry["count"] * kind.itemsize :], kind).copy()
+        for _ in range(rng.randint(0, 3)):
+            if array.size:
+                extremes = (
+                    0,
+                    1,
+                    -1,
+                    2,
+                    5,
+                    127,
+                    1 << 31,
+                    (1 << 63) - 1,
+                    -(1 << 63),
+                    math.inf,
+                    -math.inf,
+                    math.nan,
+                    -0.5,
+                )
+                value = rng.choice((*extremes, array[rng.randrange(array.size)]))
+                with np.errstate(all="ignore"), warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    array[rng.randrange(array.size)] = np.array([value]).astype(kind)[0]
+        if rng.random() < 0.2:
+            array = np.concatenate((array, array[: rng.randint(0, 3)]))[rng.randint(0, 1) :]
+        out = io.BytesIO()
+        np.lib.format.write_array(out, array)
+        members[f"{name}.npy"] = out.getvalue()
+        if rng.random() < 0.9:
+            entry["count"], entry["crc32"] = array.size, zlib.crc32(array.tobytes())
+    text = json.dumps(header).encode()
+    members["header.json"] = mutate(rng, text, (text,)) if rng.random() < 0.4 else text
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", rng.choice((zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED))) as archive:
+        for name, content in members.items():
+            if rng.random() > 0.02:
+                archive.writestr(name, content)
+    return out.getvalue()
 
 
 class Broken(AssertionError):
@@ -513,11 +587,14 @@ def use(value: Any, folder: Path) -> list[str]:
             raise Broken("a vtree changed when it was written and read")
     if isinstance(value, Circuit):
         step("check", lambda: value.properties)
-        for suffix in ("json", "jpc", "spn", "ac", "psdd"):
+        for suffix in ("json", "mmz", "jpc", "spn", "ac", "psdd"):
             path = folder / f"again.{suffix}"
             if step(f"save {suffix}", lambda path=path: save(value, path) or True):
                 again = load(path)
-                if suffix == "json" and (again.variables, again.num_edges) != (value.variables, value.num_edges):
+                if suffix in ("json", "mmz") and (again.variables, again.num_edges) != (
+                    value.variables,
+                    value.num_edges,
+                ):
                     raise Broken("a circuit changed when it was written and read")
         total = step("log_marginal", lambda: log_marginal(value, {}))
         if total is not None and math.isnan(total):

@@ -53,7 +53,7 @@ def test_raw_bytes(name: str, folder: Path, data: bytes) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["psdd", "jpc", "spn", "ac", "vtree", "json", "nnf", "d4", "sdd", "bif", "uai", "xmlbif"]
+    "name", ["psdd", "jpc", "spn", "ac", "vtree", "json", "mmz", "nnf", "d4", "sdd", "bif", "uai", "xmlbif"]
 )
 def test_what_is_accepted_can_be_used(name: str, folder: Path) -> None:
     rng = random.Random(f"use {name}")

@@ -180,4 +180,4 @@ def test_saved_gzip_is_reproducible_and_keeps_the_mode(tmp_path: Path) -> None:
 
 
 def test_formats_are_listed() -> None:
-    assert tuple(FORMATS) == ("psdd", "jpc", "spn", "ac", "vtree", "json", "bif", "uai", "xmlbif")
+    assert tuple(FORMATS) == ("psdd", "jpc", "spn", "ac", "vtree", "json", "mmz", "bif", "uai", "xmlbif")

@@ -179,7 +179,7 @@ def test_what_psdd_cannot_hold(tmp_path: Path) -> None:
     parts = Parts.new()
     parts.leaf(GAUSSIAN, 0, [0.0, 1.0])
     with pytest.raises(
-        FormatError, match=r"node 0 \(gaussian .*cannot be written as psdd: save the circuit as \.json$"
+        FormatError, match=r"node 0 \(gaussian .*cannot be written as psdd: save the circuit as \.json or \.mmz$"
     ):
         save(assemble([Variable(1, 0)], parts), path)
     crossing = random_circuit(3, binary=True, structured=False)
@@ -458,3 +458,12 @@ def test_extreme_weights_survive(tmp_path: Path, seed: int, suffix: str) -> None
     circuit = assemble([Variable(v + 1) for v in range(3)], parts)
     for x, y in zip(distribution(circuit), distribution(again(circuit, tmp_path, suffix)), strict=True):
         assert x == y or abs(x - y) <= 1e-14 + 2e-15 * abs(x)
+
+
+@pytest.mark.parametrize("suffix", ["spn", "ac"])
+def test_a_continuous_variable_without_leaves_is_refused(tmp_path: Path, suffix: str) -> None:
+    parts = Parts.new()
+    parts.leaf(INDICATOR, 0, [1.0])
+    circuit = assemble([Variable("a"), Variable("heat", 0)], parts)
+    with pytest.raises(FormatError, match=rf"a\.{suffix}: variable 'heat' is continuous.*save the circuit as \.json"):
+        save(circuit, tmp_path / f"a.{suffix}")

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit.arrays import IntArray, LongArray
+from margmap.circuit.arrays import FloatArray, IntArray, KindArray, LongArray
 from margmap.circuit.circuit import Circuit
 from margmap.circuit.leaves import PRODUCT, SUM
 from margmap.circuit.variable import Variable
@@ -57,28 +57,60 @@ class Parts(NamedTuple):
         return len(self.kind) - 1
 
 
+class Arrays(NamedTuple):
+    """The arrays of a circuit, see :class:`Circuit`, with nodes that its root may not reach."""
+
+    kind: KindArray
+    start: LongArray
+    child: IntArray
+    log_weight: FloatArray
+    var: IntArray
+    param_start: LongArray
+    param: FloatArray
+
+
 def assemble(variables: Iterable[Variable], parts: Parts, root: int | None = None) -> Circuit:
     """Make a circuit of what lies below ``root`` (the last node by default); other nodes are left out."""
-    kind = np.array(parts.kind, dtype=np.int8)
-    start = np.array(parts.start, dtype=np.int64)
-    child = np.array(parts.child, dtype=np.int32)
+    types = (np.int8, np.int64, np.int32, np.float64, np.int32, np.int64, np.float64)
+    arrays = Arrays(*(np.array(part, dtype=dtype) for part, dtype in zip(parts, types, strict=True)))
+    kind, start, child = arrays[:3]
     if kind.size == 0:
         raise StructureError("a circuit needs at least one node")
     if child.size and (child.min() < 0 or bool((child >= np.repeat(np.arange(kind.size), np.diff(start))).any())):
         raise StructureError("every child must come before its parent")
-    keep = _below(start, child, kind.size - 1 if root is None else root)
-    weight = np.array(parts.log_weight, dtype=np.float64)
-    var = np.array(parts.var, dtype=np.int32)
-    param_start = np.array(parts.param_start, dtype=np.int64)
-    param = np.array(parts.param, dtype=np.float64)
-    if not keep.all():
-        number = np.cumsum(keep) - 1
-        edges = np.repeat(keep, np.diff(start))
-        params = np.repeat(keep, np.diff(param_start))
-        start = np.concatenate(([0], np.cumsum(np.diff(start)[keep])))
-        param_start = np.concatenate(([0], np.cumsum(np.diff(param_start)[keep])))
-        kind, var, child, weight, param = kind[keep], var[keep], number[child[edges]], weight[edges], param[params]
-    return Circuit(variables, kind, start, child, weight, var, param_start, param)
+    return reached(variables, arrays, kind.size - 1 if root is None else root)
+
+
+def reached(variables: Iterable[Variable], arrays: Arrays, root: int) -> Circuit:
+    """The circuit of the nodes that ``root`` reaches, in arrays where every child comes before its parents."""
+    keep = _below(arrays.start, arrays.child, root)
+    return Circuit(variables, *(arrays if keep.all() else _kept(arrays, keep)))
+
+
+def without_strays(circuit: Circuit) -> Circuit:
+    """The circuit without nodes that its root does not reach."""
+    keep = _below(circuit.start, circuit.child, circuit.root)
+    if keep.all():
+        return circuit
+    arrays = Arrays(*(getattr(circuit, name) for name in Arrays._fields))
+    return Circuit(circuit.variables, *_kept(arrays, keep))
+
+
+def _kept(arrays: Arrays, keep: NDArray[np.bool_]) -> Arrays:
+    """Some nodes with what is theirs; all of their children are among them."""
+    kind, start, child, weight, var, param_start, param = arrays
+    number = np.cumsum(keep) - 1
+    edges = np.repeat(keep, np.diff(start))
+    params = np.repeat(keep, np.diff(param_start))
+    return Arrays(
+        kind[keep],
+        np.concatenate(([0], np.cumsum(np.diff(start)[keep]))),
+        number[child[edges]].astype(np.int32),
+        weight[edges],
+        var[keep],
+        np.concatenate(([0], np.cumsum(np.diff(param_start)[keep]))),
+        param[params],
+    )
 
 
 @kernel

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from margmap.circuit.arrays import FloatArray, IntArray, LongArray
+from margmap.circuit.arrays import FloatArray, IntArray, KindArray, LongArray
 from margmap.circuit.evidence import shortened
 from margmap.circuit.leaves import KIND_NAMES, PRODUCT, SUM, leaf_flaws
 from margmap.circuit.variable import Name, Named, Variable, first_repeat, listed
@@ -169,13 +169,15 @@ def _variables(given: Iterable[Variable]) -> tuple[Variable, ...]:
 
 
 def _frozen(name: str, given: ArrayLike, dtype: type[S]) -> NDArray[S]:
-    """A read-only copy in the right type, with the same numbers in it."""
+    """A read-only copy in the right type, with the same numbers in it; what nobody can change is not copied."""
     whole = issubclass(dtype, np.integer)
     try:
         array = np.asarray(given)
     except (TypeError, ValueError):  # lists of different lengths
         array = np.zeros((), dtype=np.object_)
     fits = array.ndim == 1 and array.dtype.kind in "biuf"
+    if fits and array.dtype == dtype and _unchangeable(array):
+        return array
     if fits:
         with np.errstate(invalid="ignore", over="ignore"):
             result = np.array(array, dtype=dtype, order="C")
@@ -185,6 +187,16 @@ def _frozen(name: str, given: ArrayLike, dtype: type[S]) -> NDArray[S]:
         raise StructureError(f"{name} must be a list or an array of {what}, not {shortened(given)}")
     result.setflags(write=False)
     return result
+
+
+def _unchangeable(array: NDArray[Any]) -> bool:
+    """Whether an array lies in memory that no program can write to: bytes, or a file that is mapped to be read."""
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable or not base.flags.c_contiguous or not base.flags.aligned:
+            return False
+        base = base.base
+    return base is not None and memoryview(base).readonly
 
 
 def _validate(c: Circuit) -> None:
@@ -198,7 +210,9 @@ def _validate(c: Circuit) -> None:
         if array.size != size:
             raise StructureError("the arrays of a circuit do not fit together")
     for array, size in ((c.start, m), (c.param_start, c.param.size)):
-        if array[0] != 0 or array[-1] != size or (np.diff(array) < 0).any():
+        # Numbers outside 0 to the size are refused first: the difference of two could be too large for its type.
+        inside = bool(((array >= 0) & (array <= size)).all())
+        if not inside or array[0] != 0 or array[-1] != size or (np.diff(array) < 0).any():
             raise StructureError("the arrays of a circuit do not fit together")
 
     def refuse(bad: NDArray[np.bool_], why: str, *, edges: bool = False) -> None:
@@ -213,15 +227,29 @@ def _validate(c: Circuit) -> None:
     leaf, fan_in = c.kind < PRODUCT, np.diff(c.start)
     refuse(leaf & (fan_in > 0), "a leaf has no children")
     refuse(~leaf & (fan_in == 0), "a sum or product needs at least one child")
-    owner = np.repeat(np.arange(n), fan_in)
-    refuse((c.child < 0) | (c.child >= owner), "a child must come before its parent", edges=True)
-    refuse(np.isnan(c.log_weight), "a weight is not a number", edges=True)
-    refuse(c.log_weight == np.inf, "a weight is infinite", edges=True)
-    refuse((c.kind[owner] == PRODUCT) & (c.log_weight != 0), "an edge below a product has a weight", edges=True)
+    if _bad_edges(c.kind, c.start, c.child, c.log_weight):  # which are found by what takes more memory
+        owner = np.repeat(np.arange(n), fan_in)
+        refuse((c.child < 0) | (c.child >= owner), "a child must come before its parent", edges=True)
+        refuse(np.isnan(c.log_weight), "a weight is not a number", edges=True)
+        refuse(c.log_weight == np.inf, "a weight is infinite", edges=True)
+        refuse((c.kind[owner] == PRODUCT) & (c.log_weight != 0), "an edge below a product has a weight", edges=True)
+    refuse(~leaf & (c.var != -1), "a sum or product has no variable of its own: its var is -1")
     refuse(leaf & ((c.var < 0) | (c.var >= len(c.variables))), "its variable does not exist")
     cardinality = np.array([v.cardinality for v in c.variables] or [0])[np.where(leaf, c.var, 0)]
     for bad, why in leaf_flaws(c.kind, cardinality, c.param_start, c.param):
         refuse(bad, why)
+
+
+@kernel
+def _bad_edges(kind: KindArray, start: LongArray, child: IntArray, log_weight: FloatArray) -> bool:
+    """Whether some edge leads to a node that is not earlier, or has a weight that it must not have."""
+    for n in range(kind.size):
+        for e in range(start[n], start[n + 1]):
+            if child[e] < 0 or child[e] >= n or not log_weight[e] < np.inf:
+                return True
+            if kind[n] == PRODUCT and log_weight[e] != 0:
+                return True
+    return False
 
 
 @kernel

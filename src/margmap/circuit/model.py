@@ -24,15 +24,22 @@ LIBRARIES: dict[str, tuple[str, str]] = {
     "pyagrum": ("margmap.interop.pyagrum", "from_pyagrum"),
     "pyAgrum": ("margmap.interop.pyagrum", "from_pyagrum"),
     "pysdd": ("margmap.interop.pysdd", "from_sdd"),
+    "pyjuice": ("margmap.interop.pyjuice", "from_pyjuice"),
+    "cirkit": ("margmap.interop.cirkit", "from_cirkit"),
+    "spflow": ("margmap.interop.spflow", "from_spflow"),
+    "spn": ("margmap.interop.spflow", "from_spflow"),  # SPFlow before version 1
+    "deeprob": ("margmap.interop.deeprob", "from_deeprob"),
+    "pomegranate": ("margmap.interop.pomegranate", "from_pomegranate"),
 }
 
 
 def as_model(model: object) -> Circuit | Network:
     """The circuit or network that an object is or stands for.
 
-    A :class:`Circuit` and a :class:`Network` are returned as they are. A model of another library in :data:`LIBRARIES`
-    becomes one of the two. Every function that asks a model takes what this takes; to ask many questions, call this
-    once and keep what it returns. Anything else is a :class:`ModelError` that says what to do.
+    A :class:`Circuit` and a :class:`Network` are returned as they are. Models of the libraries in ``LIBRARIES`` become
+    circuits or networks, with the parameters that they have now. Every function that asks a model takes what this
+    takes; to ask many questions, call this once and keep what it returns. Anything else is a :class:`ModelError` that
+    says what to do.
     """
     if isinstance(model, Named):
         return cast("Circuit | Network", model)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from io import BufferedReader, StringIO
 from itertools import chain, islice
+from mmap import ACCESS_READ, mmap
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -105,6 +106,23 @@ def write_bytes(path: Path, data: bytes) -> None:
     _replace(path, lambda raw: raw.write(data))
 
 
+def write_with(path: Path, write: Callable[[BinaryIO], object]) -> None:
+    """Let a function write into an open file, compressed if the name ends in .gz, all or nothing."""
+    _replace(path, lambda raw: _write_packed(raw, write) if path.suffix.lower() == ".gz" else write(raw))
+
+
+def map_bytes(path: Path, limit: int | None = None) -> bytes | mmap:
+    """The bytes of a file: mapped into memory if it is a plain one, read piece by piece if it is gzipped or a pipe."""
+    with _opened(path, limit) as source:
+        if not source.packed and source.maps:
+            source.check_size(os.fstat(source.file.fileno()).st_size)
+            return mmap(source.file.fileno(), 0, access=ACCESS_READ)
+        data = bytearray()
+        while chunk := source.read_any():
+            data += chunk
+    return bytes(data)
+
+
 def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
     """Write beside the target and move the result there, so that a failure leaves what was there before."""
     _refuse_zero(path)
@@ -126,9 +144,18 @@ def _replace(path: Path, write: Callable[[BinaryIO], object]) -> None:
         raise FormatError(f"cannot be written: {error.strerror or error}", path=path) from error
 
 
-def _write(raw: BinaryIO, lines: Iterable[str], *, compress: bool) -> None:
+def _write_packed(raw: BinaryIO, write: Callable[[BinaryIO], object]) -> None:
+    with _packer(raw) as out:
+        write(out)
+
+
+def _packer(raw: BinaryIO) -> BinaryIO:
     # No name and no time in the gzip header: the same circuit gives the same bytes.
-    out = cast(BinaryIO, gzip.GzipFile("", "wb", 6, raw, mtime=0)) if compress else raw
+    return cast(BinaryIO, gzip.GzipFile("", "wb", 6, raw, mtime=0))
+
+
+def _write(raw: BinaryIO, lines: Iterable[str], *, compress: bool) -> None:
+    out = _packer(raw) if compress else raw
     rest = iter(lines)
     for first in rest:
         block = chain((first,), islice(rest, _LINES_PER_WRITE))
@@ -142,17 +169,26 @@ class _Source:
 
     def __init__(self, raw: BufferedReader, path: Path, limit: int | None, any_ratio: int | None) -> None:
         self.path, self.any_ratio = path, _ANY_RATIO if any_ratio is None else any_ratio
-        chosen = _environment_limit(path) if limit is None else limit
-        self.limit = DEFAULT_LIMIT if chosen is None else chosen
+        self.limit, ratio = unpacking_limits(path, limit)
         self.packed = raw.peek(2)[:2] == _GZIP_MAGIC  # no seeking: this may be a pipe
-        self.ratio = DEFAULT_RATIO if self.packed and chosen is None else None
-        self.raw = _Counted(raw)
+        self.ratio = ratio if self.packed else None
+        self.file, self.raw = raw, _Counted(raw)
         self.stream = cast(BinaryIO, gzip.GzipFile(fileobj=cast(BinaryIO, self.raw), mode="rb") if self.packed else raw)
         self.size, self.line = 0, 1
 
+    @property
+    def maps(self) -> bool:
+        """Whether this is a file with something in it, and no pipe or device."""
+        found = os.fstat(self.file.fileno())
+        return stat.S_ISREG(found.st_mode) and found.st_size > 0
+
     def read(self) -> bytes:
-        """The next piece, empty at the end."""
+        """The next piece of a text, empty at the end."""
         return self._checked(self.stream.read(self._room()))
+
+    def read_any(self) -> bytes:
+        """The next piece of anything, empty at the end."""
+        return self._counted(self.stream.read(self._room()))
 
     def readline(self) -> bytes:
         """The next line with its end, empty at the end of the file."""
@@ -167,21 +203,27 @@ class _Source:
         return min(_CHUNK, self.limit - self.size + 1)
 
     def _checked(self, data: bytes) -> bytes:
+        if self.size == 0:
+            refuse_pickle(data[:2], self.path)
         zero = data.find(b"\0")
         if zero >= 0:
             line = self.line + data.count(b"\n", 0, zero)
             raise FormatError("a binary file, not text", path=self.path, line=line)
-        self.size += len(data)
         self.line += data.count(b"\n")
-        if self.size > self.limit:
-            raise self._too_large(f"{'it unpacks to' if self.packed else 'it holds'} more than {self.limit} bytes")
-        if self.ratio is not None and self.size > max(self.any_ratio, self.ratio * self.raw.size):
-            raise self._too_large(f"it unpacks to more than {self.ratio} times its size, which no model should")
-        return data
+        return self._counted(data)
 
-    def _too_large(self, what: str) -> FormatError:
-        remedy = f"if you trust it, pass a larger limit= or set {LIMIT_VARIABLE}, in bytes"
-        return FormatError(f"{what}: {remedy}", path=self.path)
+    def check_size(self, size: int) -> None:
+        """Refuse more bytes than the limit."""
+        if size > self.limit:
+            what = "it unpacks to" if self.packed else "it holds"
+            raise too_large(f"{what} more than {self.limit} bytes", self.path)
+
+    def _counted(self, data: bytes) -> bytes:
+        self.size += len(data)
+        self.check_size(self.size)
+        if self.ratio is not None and self.size > max(self.any_ratio, self.ratio * self.raw.size):
+            raise too_large(f"it unpacks to more than {self.ratio} times its size, which no model should", self.path)
+        return data
 
 
 class _Counted:
@@ -194,6 +236,29 @@ class _Counted:
         data = self.raw.read(size)
         self.size += len(data)
         return data
+
+
+def unpacking_limits(path: Path, limit: int | None) -> tuple[int, int | None]:
+    """The most bytes that a file may hold, unpacked, and the most times its packed size that may be (None: any)."""
+    chosen = _environment_limit(path) if limit is None else limit
+    return (DEFAULT_LIMIT, DEFAULT_RATIO) if chosen is None else (chosen, None)
+
+
+def too_large(what: str, path: Path) -> FormatError:
+    """The error for a file that unpacks to too much, with what to do if that is meant."""
+    return FormatError(f"{what}: if you trust it, pass a larger limit= or set {LIMIT_VARIABLE}, in bytes", path=path)
+
+
+def refuse_pickle(head: bytes, path: Path) -> None:
+    """Refuse a file whose first bytes are those of a pickle, which no text begins with, and say how to convert it."""
+    if len(head) == 2 and head[0] == 0x80 and head[1] <= 5:
+        raise FormatError(
+            "this is a Python pickle, which can run any code and is never opened here. If it is one of pyjuice that "
+            "you trust, convert it where pyjuice is installed, in two lines: "
+            f"circuit = margmap.from_pyjuice(pyjuice.load({str(path)!r})); "
+            f"margmap.save(circuit, {str(path.with_suffix('.mmz'))!r})",
+            path=path,
+        )
 
 
 def _environment_limit(path: Path) -> int | None:

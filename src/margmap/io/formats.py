@@ -1,12 +1,12 @@
 """The table of file formats: circuits, vtrees and networks, chosen by a file's suffix; reading and writing by it.
 
 A new format is one module in this folder with ``read(lines, path)`` and, if it can be written, ``write(value)``, and
-one line in ``FORMATS``.
+one line in ``FORMATS``; if it is binary, with ``read(path, limit)`` and ``write(value, file)``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeAlias, overload
@@ -17,12 +17,12 @@ from margmap.circuit.model import as_circuit
 from margmap.circuit.vtree import Vtree
 from margmap.errors import FormatError, StructureError
 from margmap.interop.pyagrum import read_with_pyagrum
-from margmap.io import ac, bif, jpc, json, nnf, psdd, sdd, spn, uai, vtree, xmlbif
-from margmap.io.files import place_of, read_lines, suffix_of, write_lines
+from margmap.io import ac, bif, jpc, json, mmz, nnf, psdd, sdd, spn, uai, vtree, xmlbif
+from margmap.io.files import place_of, read_lines, suffix_of, write_lines, write_with
 from margmap.io.weights import Names, Weights, circuit_of_theory
 from margmap.network.network import Network
 
-CircuitFormat: TypeAlias = Literal["psdd", "jpc", "spn", "ac", "json", "nnf", "sdd"]
+CircuitFormat: TypeAlias = Literal["psdd", "jpc", "spn", "ac", "json", "nnf", "sdd", "mmz"]
 File: TypeAlias = "str | PathLike[str]"
 
 
@@ -30,14 +30,15 @@ class Format(NamedTuple):
     """What files of one suffix hold, and how they are read and written."""
 
     holds: type[Circuit] | type[Vtree] | type[Network]
-    #: From the lines of a file and its path.
-    read: Callable[[Sequence[str], Path], Any]
-    #: The lines of a file; None if this format is only read.
-    write: Callable[[Any], Iterable[str]] | None = None
+    #: From the lines of a file and its path; if it is binary, from its path and the limit on bytes.
+    read: Callable[..., Any]
+    #: The lines of a file; if it is binary, nothing, but into a file; None if this format is only read.
+    write: Callable[..., Any] | None = None
     #: Whether the reader opens the file itself, because it is one of another library; it gets no lines.
     opens: bool = False
     #: Whether files hold a theory, which becomes a circuit with the weights of its literals.
     theory: bool = False
+    binary: bool = False
 
 
 #: Every format by its name, which is also the suffix of its files, with or without ``.gz`` after it.
@@ -50,6 +51,7 @@ FORMATS = {
     "json": Format(Circuit, json.read, json.write),
     "nnf": Format(Circuit, nnf.read, theory=True),
     "sdd": Format(Circuit, sdd.read, theory=True),
+    "mmz": Format(Circuit, mmz.read, mmz.write, binary=True),
     "bif": Format(Network, bif.read),
     "uai": Format(Network, uai.read),
     "xmlbif": Format(Network, xmlbif.read),
@@ -134,11 +136,15 @@ def save(value: Circuit | Vtree, path: File, format: str | None = None) -> None:
     if not isinstance(value, chosen.holds):
         hint = "save margmap.vtree_of(circuit)" if name == "vtree" else "a vtree is saved as .vtree"
         raise FormatError(f"a {_KINDS[type(value)]} cannot be written as {name}: {hint}", path=place)
-    if chosen.write is None:
+    write = chosen.write
+    if write is None:
         known = ", ".join(f".{name}" for name in formats_of(Circuit) if FORMATS[name].write is not None)
         raise FormatError(f"{name} files are only read: save a circuit as one of {known}", path=place)
     try:
-        write_lines(place, chosen.write(value))
+        if chosen.binary:
+            write_with(place, lambda file: write(value, file))
+        else:
+            write_lines(place, write(value))
     except FormatError as error:
         if error.path is not None:
             raise
@@ -181,6 +187,8 @@ def _load(
     if chosen.opens:
         return chosen.read((), place)
     try:
+        if chosen.binary:
+            return chosen.read(place, limit)
         found = chosen.read(read_lines(place, limit), place)
         if isinstance(found, RootedTheory):
             rooted = _with_vtree(found, vtree, place) if name == "sdd" else found

@@ -47,7 +47,7 @@ def read(lines: Sequence[str], path: Path) -> Circuit:
     variables, nodes = data.get("variables"), data.get("nodes")
     if not isinstance(variables, list) or not isinstance(nodes, list) or not nodes:
         raise FormatError('"variables" and "nodes" must be lists, the latter not empty', path=path)
-    known = [_variable(entry, position, path) for position, entry in enumerate(variables)]
+    known = [read_variable(entry, position, path) for position, entry in enumerate(variables)]
     return assemble(known, _Reader(nodes, known, path).parts)
 
 
@@ -57,10 +57,7 @@ def write(circuit: Circuit) -> Iterator[str]:
     yield '"variables": ['
     last = len(circuit.variables) - 1
     for position, variable in enumerate(circuit.variables):
-        entry: dict[str, Any] = {"name": variable.name, "cardinality": variable.cardinality}
-        if variable.states:
-            entry["states"] = list(variable.states)
-        yield json.dumps(entry) + ("," if position < last else "")
+        yield json.dumps(written_variable(variable)) + ("," if position < last else "")
     yield '], "nodes": ['
     for n, node in enumerate(all_nodes(circuit)):
         weights, numbers = ([_dumped(x) for x in xs] for xs in (node.log_weights, node.parameters))
@@ -73,11 +70,18 @@ def write(circuit: Circuit) -> Iterator[str]:
     yield "]}"
 
 
+def written_variable(variable: Variable) -> dict[str, Any]:
+    """The entry of a variable in a list of variables."""
+    entry: dict[str, Any] = {"name": variable.name, "cardinality": variable.cardinality}
+    return {**entry, "states": list(variable.states)} if variable.states else entry
+
+
 def _dumped(value: float) -> float | str:
     return "-inf" if value == -math.inf else value
 
 
-def _variable(entry: object, position: int, path: Path) -> Variable:
+def read_variable(entry: object, position: int, path: Path) -> Variable:
+    """The variable of an entry in a list of variables."""
     where = f"variable number {position}"
     if not isinstance(entry, dict) or not set(entry) <= {"name", "cardinality", "states"} or "name" not in entry:
         message = f'{where}: expected an object with "name" and, if wanted, "cardinality" and "states"'

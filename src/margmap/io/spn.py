@@ -128,6 +128,12 @@ def indicator_rule(variables: Sequence[Variable], parts: Parts) -> scan.Rule:
 
 def header_line(circuit: Circuit) -> str:
     """The header: how many values each variable has."""
+    for variable in circuit.variables:
+        if variable.continuous:  # and no leaf mentions it
+            raise FormatError(
+                f"variable {variable.name!r} is continuous, and spn and ac files have none: save the circuit as .json "
+                "or .mmz"
+            )
     return "(" + " ".join(str(v.cardinality) for v in circuit.variables) + ")"
 
 

@@ -40,7 +40,8 @@ def nodes_of(circuit: Circuit, form: str) -> Iterator[Node]:
         node = int(found[0])
         name = circuit.variables[circuit.var[node]].name
         raise FormatError(
-            f"node {node} (gaussian over variable {name!r}) cannot be written as {form}: save the circuit as .json"
+            f"node {node} (gaussian over variable {name!r}) cannot be written as {form}: save the circuit as .json "
+            "or .mmz"
         )
     start, tables = leaf_tables(circuit)
     values = tables.tolist()
