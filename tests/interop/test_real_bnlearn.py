@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import warnings
 
-import logic_page
+import howto
 import numpy as np
 import pytest
 
@@ -64,4 +64,4 @@ def test_a_structure_without_tables():
 
 
 def test_howto(tmp_path, monkeypatch):
-    logic_page.run("bnlearn", tmp_path, monkeypatch)
+    howto.run("bnlearn", tmp_path)

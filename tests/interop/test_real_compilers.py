@@ -12,7 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import logic_page
+import howto
 import numpy as np
 import pytest
 from real import agree, check_marginal_map, states_of
@@ -92,4 +92,4 @@ def test_the_format_of_d4(tmp_path, seed):
 
 
 def test_howto(tmp_path, monkeypatch):
-    logic_page.run("Knowledge compilers: c2d, dsharp, d4", tmp_path, monkeypatch)
+    howto.run("Knowledge compilers: c2d, dsharp, d4", tmp_path)

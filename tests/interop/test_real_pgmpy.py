@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import warnings
 
-import logic_page
+import howto
 import numpy as np
 import pytest
 from real import agree, check_marginal_map, states_of
@@ -132,4 +132,4 @@ def test_what_cannot_be_read():
 
 
 def test_howto(tmp_path, monkeypatch):
-    logic_page.run("pgmpy", tmp_path, monkeypatch)
+    howto.run("pgmpy", tmp_path)

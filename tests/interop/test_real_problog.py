@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 
-import logic_page
+import howto
 import pytest
 
 import margmap as mm
@@ -139,4 +139,4 @@ def test_objects_that_are_no_program():
 
 
 def test_howto(tmp_path, monkeypatch):
-    logic_page.run("ProbLog", tmp_path, monkeypatch)
+    howto.run("ProbLog", tmp_path)

@@ -6,7 +6,7 @@ import itertools
 import math
 import warnings
 
-import logic_page
+import howto
 import numpy as np
 import pytest
 from real import agree, check_marginal_map, states_of
@@ -130,4 +130,4 @@ def test_the_best_state_beside_that_of_enumeration():
 
 
 def test_howto(tmp_path, monkeypatch):
-    logic_page.run("pyAgrum", tmp_path, monkeypatch)
+    howto.run("pyAgrum", tmp_path)

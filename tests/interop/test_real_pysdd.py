@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 
-import logic_page
+import howto
 import numpy as np
 import pytest
 from real import agree, check_marginal_map, states_of
@@ -99,4 +99,4 @@ def test_a_larger_theory():
 
 
 def test_howto(tmp_path, monkeypatch):
-    logic_page.run("PySDD", tmp_path, monkeypatch)
+    howto.run("PySDD", tmp_path)
