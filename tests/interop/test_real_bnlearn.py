@@ -63,5 +63,5 @@ def test_a_structure_without_tables():
         mm.as_model(dag)
 
 
-def test_howto(tmp_path, monkeypatch):
+def test_howto(tmp_path):
     howto.run("bnlearn", tmp_path)

@@ -91,5 +91,5 @@ def test_the_format_of_d4(tmp_path, seed):
     check_marginal_map(weighted, value, 1e-9, queries=2)
 
 
-def test_howto(tmp_path, monkeypatch):
+def test_howto(tmp_path):
     howto.run("Knowledge compilers: c2d, dsharp, d4", tmp_path)

@@ -131,5 +131,5 @@ def test_what_cannot_be_read():
             mm.as_model(model)
 
 
-def test_howto(tmp_path, monkeypatch):
+def test_howto(tmp_path):
     howto.run("pgmpy", tmp_path)

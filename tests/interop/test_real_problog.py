@@ -138,5 +138,5 @@ def test_objects_that_are_no_program():
         mm.as_model(problog.logic.Term("a"))
 
 
-def test_howto(tmp_path, monkeypatch):
+def test_howto(tmp_path):
     howto.run("ProbLog", tmp_path)

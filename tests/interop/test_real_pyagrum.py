@@ -129,5 +129,5 @@ def test_the_best_state_beside_that_of_enumeration():
         assert mm.mpe(network).log_prob == pytest.approx(log_posterior * math.log(2), abs=1e-9)
 
 
-def test_howto(tmp_path, monkeypatch):
+def test_howto(tmp_path):
     howto.run("pyAgrum", tmp_path)

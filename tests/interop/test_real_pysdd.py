@@ -98,5 +98,5 @@ def test_a_larger_theory():
     assert result.status == "optimal"
 
 
-def test_howto(tmp_path, monkeypatch):
+def test_howto(tmp_path):
     howto.run("PySDD", tmp_path)
