@@ -101,7 +101,7 @@ def test_bad_outputs_are_refused_before_the_work(files, tmp_path: Path) -> None:
 
 
 def test_a_stop_before_the_first_split_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("margmap.learn.strudel_growth.grow", lambda *_args: -1)
+    monkeypatch.setattr("margmap.learn.strudel_growth.split_next", lambda *_args: -1)
     np.savetxt(tmp_path / "rows.csv", tangled(100, 5, seed=2), fmt="%d", delimiter=",")
     code, out, err = run("learn", tmp_path / "rows.csv", "-o", tmp_path / "model.json", "--time-limit", 0, "--json")
     assert code == 0

@@ -17,22 +17,20 @@ import margmap as mm
 from margmap.learn import chow_liu, learn_strudel, strudel
 from margmap.learn import strudel_growth as growing
 from margmap.learn.chow_liu_tree import learn_tree
-from margmap.learn.decision_circuit import LIVE_ELEMENTS, LIVE_NODES, SINGLES, Network
-from margmap.learn.strudel_split import fill_queue
-from margmap.learn.strudel_split import grow as split_next
+from margmap.learn.decision_circuit import LIVE_ELEMENTS, SINGLES, DecisionCircuit
+from margmap.learn.strudel_split import Rule, fill_queue, split_next
 from margmap.learn.table import read_tables
 
 PLAIN = {"tries": 1, "min_gain": None, "prior": "uniform"}
 
 
-def slices(network: Network) -> dict[int, tuple[list[int], list[int]]]:
+def slices(grown: DecisionCircuit) -> dict[int, tuple[list[int], list[int]]]:
     """The rows of every element of a live node."""
-    net, found = network.net, {}
-    s = network.snapshot()
+    d, found = grown.arrays, {}
+    s = grown.compact()
     place = np.repeat(s.place, np.diff(s.start))
     for e, v in zip(s.element.tolist(), place.tolist(), strict=True):
-        train = net.rows[v, net.at[e] : net.at[e] + net.n[e]]
-        valid = net.valid_rows[v, net.valid_at[e] : net.valid_at[e] + net.valid_n[e]]
+        train, valid = (d.rows[v, d.at[part, e] : d.at[part, e] + d.n[part, e]] for part in range(2))
         found[e] = (sorted(train.tolist()), sorted(valid.tolist()))
     return found
 
@@ -51,42 +49,40 @@ def test_what_is_kept_equals_a_new_count_of_everything(
 ) -> None:
     rows = tangled(70, 6, values, seed)
     table, valid = read_tables(rows[:50], rows[50:])
-    network = Network.from_tree(table, valid, learn_tree(table), 0.8, "balanced", inherit)
-    network.grow(50_000, 50_000, 100_000)
-    network.net.random[0] = seed + 1
-    net = network.net
-    fill_queue(net, np.arange(int(net.size[0]), dtype=np.int32), int(random), 2)
-    needed = np.zeros(3, dtype=np.int64)
-    split_next(net, int(random), int(random), 2, depth, 1.0, 3.0, inherit, 2, -np.inf, splits, 1 << 40, needed)
-    kept, tally, size = slices(network), net.tally.copy(), net.size.copy()
-    assert not net.mark.any()
-    assert not net.valid_mark.any()
-    refs = net.refs[: int(size[0])].copy()
+    grown = DecisionCircuit.from_tree(table, valid, learn_tree(table), 0.8, "balanced", inherit)
+    grown.reserve(50_000, 50_000, 100_000)
+    grown.arrays.random[0] = seed + 1
+    d = grown.arrays
+    rule = Rule(random, random, 2, depth, 1.0, 3.0, inherit, 2, -np.inf)
+    fill_queue(d, rule)
+    split_next(d, rule, splits, 1 << 40, np.zeros(3, dtype=np.int64))
+    kept, tally, size = slices(grown), d.tally.copy(), d.size.copy()
+    assert not d.mark.any()
+    refs = d.refs[: int(size[0])].copy()
 
-    network.assign_rows()
-    assert slices(network) == kept
-    assert net.tally == pytest.approx(tally, abs=1e-9)
-    s = network.snapshot()
+    grown.assign_rows()
+    assert slices(grown) == kept
+    assert d.tally == pytest.approx(tally, abs=1e-9)
+    s = grown.compact()
     sizes = np.diff(s.start)
-    inner = net.left[s.place] >= 0
+    inner = d.left[s.place] >= 0
     counted = np.zeros(refs.size, dtype=np.int64)
     pair = np.repeat(inner, sizes)
     np.add.at(counted, s.prime[pair], 1)
     np.add.at(counted, s.sub[pair], 1)
-    counted[network.root] += 1
-    counted[net.literal[: refs.size] >= 0] += 1
+    counted[grown.root] += 1
+    counted[d.literal[: refs.size] >= 0] += 1
     assert counted[s.node].tolist() == refs[s.node].tolist()
-    assert int(size[LIVE_NODES]) == int((s.literal < 0).sum())
     assert int(size[LIVE_ELEMENTS]) == int(sizes[inner].sum())
     assert int(size[SINGLES]) == int((inner & (sizes == 1)).sum())
 
-    circuit = network.circuit()
+    circuit = grown.circuit()
     assert circuit.properties[:5] == (True,) * 5
     assert mm.log_marginal(circuit) == pytest.approx(0, abs=1e-9)
-    train, validation = network.mean_log_likelihoods
+    train, validation = grown.mean_log_likelihoods
     assert mm.log_likelihood(circuit, rows[:50]).mean() == pytest.approx(train)
     assert mm.log_likelihood(circuit, rows[50:]).mean() == pytest.approx(validation)
-    assert circuit.num_edges <= network.edges
+    assert circuit.num_edges <= grown.edges
 
 
 @pytest.mark.parametrize("values", [2, 3])
@@ -165,7 +161,7 @@ def test_every_way_to_stop() -> None:
 
 def test_compilation_does_not_count_against_the_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """A kernel that is compiled for longer than the limit, as on a new machine: the run goes on after it."""
-    rows, real, times = tangled(400, 10, seed=5), growing.grow, []
+    rows, real, times = tangled(400, 10, seed=5), growing.split_next, []
 
     def compiled_first(*args: object) -> object:
         if not times:
@@ -175,7 +171,7 @@ def test_compilation_does_not_count_against_the_time_limit(monkeypatch: pytest.M
         return real(*args)
 
     learn_strudel(rows, iterations=1, min_gain=None)  # whatever there really is to compile
-    monkeypatch.setattr(growing, "grow", compiled_first)
+    monkeypatch.setattr(growing, "split_next", compiled_first)
     run = learn_strudel(rows, time_limit=0.5, iterations=3, min_gain=None)
     assert (run.reason, run.last.iteration) == ("iterations", 3)
     assert run.last.seconds < 0.5
@@ -188,7 +184,7 @@ def test_a_stop_before_the_first_split_is_told(reason: str, monkeypatch: pytest.
             raise KeyboardInterrupt
         return -1
 
-    monkeypatch.setattr(growing, "grow", nothing)
+    monkeypatch.setattr(growing, "split_next", nothing)
     rows = tangled(100, 5, seed=5)
     limits = {"time_limit": {"time_limit": 0.0}, "interrupted": {}, "max_edges": {"max_edges": 1}}[reason]
     with pytest.warns(mm.learn.NoSplitWarning, match=rf"stopped \({reason.replace('_', ' ')}\) before the first split"):
@@ -200,7 +196,7 @@ def test_a_stop_before_the_first_split_is_told(reason: str, monkeypatch: pytest.
 
 
 def test_ctrl_c_ends_after_the_kernel_that_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    rows, real = tangled(400, 10, seed=5), growing.grow
+    rows, real = tangled(400, 10, seed=5), growing.split_next
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
 
     def grow(*args: object) -> object:
@@ -209,7 +205,7 @@ def test_ctrl_c_ends_after_the_kernel_that_runs(monkeypatch: pytest.MonkeyPatch)
             signal.raise_signal(signal.SIGINT)
         return code
 
-    monkeypatch.setattr(growing, "grow", grow)
+    monkeypatch.setattr(growing, "split_next", grow)
     try:
         run = learn_strudel(rows, min_gain=None)
     finally:

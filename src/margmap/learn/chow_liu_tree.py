@@ -1,4 +1,8 @@
-"""Chow-Liu trees (Chow and Liu, 1968), their vtrees, and the circuits they compile to."""
+"""Chow-Liu trees (Chow and Liu, IEEE Transactions on Information Theory, 1968), and the vtrees they compile along.
+
+The tree is a maximum spanning tree on the mutual information of pairs of columns, found by Prim's algorithm and rooted
+at its centre, so that the circuit is not deep.
+"""
 
 from __future__ import annotations
 
@@ -10,8 +14,9 @@ import numpy as np
 from margmap.circuit import Circuit, FloatArray, IntArray, LongArray
 from margmap.circuit.vtree import Vtree
 from margmap.errors import DataError
+from margmap.foundation.arrays import starts
 from margmap.foundation.jit import kernel
-from margmap.learn.table import Codes, Table, read_tables
+from margmap.learn.table import CodedRows, Codes, one_hot, read_tables
 
 Join: TypeAlias = Literal["balanced", "right"]
 
@@ -19,7 +24,7 @@ Join: TypeAlias = Literal["balanced", "right"]
 _BLOCK = 1 << 14
 
 
-class Tree(NamedTuple):
+class RootedTree(NamedTuple):
     """A rooted tree over the columns: ``parent[v]`` is -1 at the root; ``order`` lists parents before children."""
 
     parent: IntArray
@@ -45,11 +50,11 @@ def chow_liu(data: Any, *, alpha: float = 1.0, pseudocount: float = 1.0, join: J
     >>> chow_liu([[0, 0, 1], [1, 1, 0], [1, 1, 1], [0, 0, 0]])
     Circuit(3 variables, 15 nodes, 19 edges)
     """
-    from margmap.learn.decision_circuit import Network
+    from margmap.learn.decision_circuit import DecisionCircuit
 
     table, _ = read_tables(data)
     check_smoothing(alpha, pseudocount)
-    return Network.from_tree(table, None, learn_tree(table, alpha), pseudocount, join).circuit()
+    return DecisionCircuit.from_tree(table, None, learn_tree(table, alpha), pseudocount, join).circuit()
 
 
 def check_smoothing(alpha: float, pseudocount: float) -> None:
@@ -59,25 +64,28 @@ def check_smoothing(alpha: float, pseudocount: float) -> None:
             raise DataError(f"{name} must be a number from 0, not {value!r}")
 
 
-def learn_tree(table: Table, alpha: float = 1.0) -> Tree:
+def learn_tree(table: CodedRows, alpha: float = 1.0) -> RootedTree:
     """The maximum spanning tree on mutual information, rooted at its centre; equal edges are taken by index."""
     return root_at_centre(_spanning_tree(mutual_information(table.codes, table.cardinality, alpha)))
 
 
 def mutual_information(codes: Codes, cardinality: LongArray, alpha: float = 1.0) -> FloatArray:
     """The mutual information, in nats, of every pair of columns."""
-    first = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(cardinality)))
+    first = starts(cardinality)
     joint = np.zeros((int(first[-1]), int(first[-1])))
     for at in range(0, codes.shape[0], _BLOCK):
-        block = codes[at : at + _BLOCK]
-        hot = np.zeros((block.shape[0], int(first[-1])), dtype=np.float32)
-        np.put_along_axis(hot, first[:-1] + block.astype(np.int64), 1.0, axis=1)
+        hot = one_hot(codes[at : at + _BLOCK], first)
         joint += hot.T @ hot
     return _information(joint, first, float(codes.shape[0]), alpha)
 
 
 @kernel
 def _information(joint: FloatArray, first: LongArray, rows: float, alpha: float) -> FloatArray:
+    """The mutual information of every pair of columns.
+
+    ``joint`` has the number of rows with each pair of values, on its diagonal with each value; the values of column i
+    are ``first[i]`` to ``first[i + 1]``, less one. ``rows`` is the number of rows; ``alpha`` is added to every count.
+    """
     n = first.size - 1
     found = np.zeros((n, n))
     for i in range(n):
@@ -116,7 +124,7 @@ def _spanning_tree(weight: FloatArray) -> LongArray:
     return joined
 
 
-def root_at_centre(joined: Sequence[int] | LongArray) -> Tree:
+def root_at_centre(joined: Sequence[int] | LongArray) -> RootedTree:
     """Root a tree, given as the neighbour that each vertex after the first was joined to, in the middle."""
     n = len(joined)
     near: list[list[int]] = [[] for _ in range(n)]
@@ -142,28 +150,24 @@ def root_at_centre(joined: Sequence[int] | LongArray) -> Tree:
         path.append(parent[path[-1]])
     middle = {path[(len(path) - 1) // 2], path[len(path) // 2]}
     parent, order = spread(min(middle))
-    return Tree(np.array(parent, dtype=np.int32), np.array(order, dtype=np.int32))
+    return RootedTree(np.array(parent, dtype=np.int32), np.array(order, dtype=np.int32))
 
 
-def tree_vtree(table: Table, tree: Tree, join: Join = "balanced") -> tuple[Vtree, list[int], list[int]]:
+def tree_vtree(table: CodedRows, tree: RootedTree, join: Join = "balanced") -> tuple[Vtree, list[int], list[int]]:
     """The vtree of a tree, and of every column the vtree nodes of its subtree and of its children joined (or -1)."""
     if join not in ("balanced", "right"):
         raise DataError(f"join must be 'balanced' or 'right', not {join!r}")
-    left: list[int] = []
-    right: list[int] = []
-    var: list[int] = []
+    nodes: list[tuple[int, int, int]] = []
 
-    def add(a: int, b: int, column: int) -> int:
-        left.append(a)
-        right.append(b)
-        var.append(column)
-        return len(left) - 1
+    def add(left: int, right: int, column: int) -> int:
+        nodes.append((left, right, column))
+        return len(nodes) - 1
 
     def joined(parts: list[int]) -> int:
         if len(parts) == 1:
             return parts[0]
-        half = len(parts) // 2 if join == "balanced" else 1
         if join == "balanced":
+            half = len(parts) // 2
             return add(joined(parts[:half]), joined(parts[half:]), -1)
         whole = parts[-1]
         for part in parts[-2::-1]:
@@ -178,4 +182,4 @@ def tree_vtree(table: Table, tree: Tree, join: Join = "balanced") -> tuple[Vtree
         if children[v]:
             rest[v] = joined([top[u] for u in children[v]])
             top[v] = add(leaf, rest[v], -1)
-    return Vtree([v.name for v in table.variables], left, right, var), top, rest
+    return Vtree([v.name for v in table.variables], *zip(*nodes, strict=True)), top, rest

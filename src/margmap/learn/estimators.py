@@ -65,37 +65,25 @@ class _Density(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         tags.input_tags.sparse = True
         return tags
 
+    def _checked(self, X: Any, **options: Any) -> Any:
+        """What scikit-learn says of rows, which may be a frame with names and texts."""
+        frame = _is_frame(X)
+        dtype = None if frame else "numeric"
+        formats = ["csr", "csc"]
+        return validate_data(self, X, dtype=dtype, accept_sparse=formats, ensure_all_finite=not frame, **options)
+
     def _rows(self, X: Any) -> Any:
         """What a learner takes: a frame as it is, for its names and texts, and anything else as a checked array."""
-        frame = hasattr(X, "iloc") and hasattr(X, "columns")
-        checked = validate_data(
-            self,
-            X,
-            dtype=None if frame else "numeric",
-            accept_sparse=["csr", "csc"],
-            ensure_all_finite=not frame,
-            ensure_non_negative=not frame,
-        )
-        return X if frame else checked
+        checked = self._checked(X, ensure_non_negative=not _is_frame(X))
+        return X if _is_frame(X) else checked
 
     def _codes(self, X: Any) -> NDArray[Any]:
         """Rows of numbers from 0, checked against the variables of the circuit."""
-        frame = hasattr(X, "iloc") and hasattr(X, "columns")
-        checked = validate_data(
-            self,
-            X,
-            reset=False,
-            dtype=None if frame else "numeric",
-            accept_sparse=["csr", "csc"],
-            ensure_all_finite=not frame,
-        )
+        checked = self._checked(X, reset=False)
         rows = checked.toarray() if hasattr(checked, "toarray") else checked
-        if frame:
-            columns = []
-            for i, v in enumerate(self.circuit_.variables):
-                column = X.iloc[:, i]
-                columns.append([v.code(value) for value in column] if v.states else np.asarray(column))
-            rows = np.column_stack(columns)
+        if _is_frame(X):
+            columns = ((v, X.iloc[:, i]) for i, v in enumerate(self.circuit_.variables))
+            rows = np.column_stack([list(map(v.code, column)) if v.states else column for v, column in columns])
         cardinality = self.circuit_.cardinality
         bad = ~((rows >= 0) & (rows < cardinality) & (rows == np.floor(rows)))
         if bad.any():
@@ -107,6 +95,10 @@ class _Density(DensityMixin, BaseEstimator):  # type: ignore[misc]  # scikit-lea
         return np.asarray(rows)
 
 
+def _is_frame(X: Any) -> bool:
+    return hasattr(X, "iloc") and hasattr(X, "columns")
+
+
 class ChowLiu(_Density):
     """:func:`margmap.learn.chow_liu` as an estimator of densities; ``circuit_`` is the circuit.
 
@@ -116,15 +108,16 @@ class ChowLiu(_Density):
     """
 
     def __init__(self, alpha: float = 1.0, pseudocount: float = 1.0, join: Join = "balanced") -> None:
-        self.alpha = alpha
-        self.pseudocount = pseudocount
-        self.join = join
+        self.alpha, self.pseudocount, self.join = alpha, pseudocount, join
 
     def fit(self, X: Any, y: Any = None) -> ChowLiu:
         """Learn the circuit of the rows."""
-        rows = self._rows(X)
-        self.circuit_ = chow_liu(rows, alpha=self.alpha, pseudocount=self.pseudocount, join=self.join)
+        self.circuit_ = chow_liu(self._rows(X), **self.get_params())
         return self
+
+
+# The options of the estimator that are not options of the learner.
+_OWN_OPTIONS = ("validation_fraction", "random_state")
 
 
 class Strudel(_Density):
@@ -152,21 +145,7 @@ class Strudel(_Density):
         strength: float = 10.0,
         random_state: Any = 0,
     ) -> None:
-        self.time_limit = time_limit
-        self.max_edges = max_edges
-        self.iterations = iterations
-        self.patience = patience
-        self.validation_fraction = validation_fraction
-        self.pick_edge = pick_edge
-        self.pick_variable = pick_variable
-        self.tries = tries
-        self.min_gain = min_gain
-        self.depth = depth
-        self.alpha = alpha
-        self.pseudocount = pseudocount
-        self.prior = prior
-        self.strength = strength
-        self.random_state = random_state
+        self.__dict__.update({name: value for name, value in locals().items() if name != "self"})
 
     def fit(self, X: Any, y: Any = None, X_valid: Any = None) -> Strudel:
         """Learn the circuit of the rows."""
@@ -181,23 +160,7 @@ class Strudel(_Density):
             order = generator.permutation(total)
             take = rows.iloc.__getitem__ if hasattr(rows, "iloc") else rows.__getitem__
             rows, X_valid = take(np.sort(order[aside:])), take(np.sort(order[:aside]))
-        self.learned_: Learned = learn_strudel(
-            rows,
-            X_valid,
-            time_limit=self.time_limit,
-            max_edges=self.max_edges,
-            iterations=self.iterations,
-            patience=self.patience,
-            seed=seed,
-            pick_edge=self.pick_edge,
-            pick_variable=self.pick_variable,
-            tries=self.tries,
-            min_gain=self.min_gain,
-            depth=self.depth,
-            alpha=self.alpha,
-            pseudocount=self.pseudocount,
-            prior=self.prior,
-            strength=self.strength,
-        )
+        options = {name: value for name, value in self.get_params().items() if name not in _OWN_OPTIONS}
+        self.learned_: Learned = learn_strudel(rows, X_valid, seed=seed, **options)
         self.circuit_ = self.learned_.circuit
         return self

@@ -16,10 +16,11 @@ from numpy.typing import NDArray
 
 from margmap.circuit import INDICATOR, SUM, Circuit, FloatArray, IntArray
 from margmap.errors import DataError
+from margmap.foundation.arrays import starts
 from margmap.foundation.jit import kernel
 from margmap.learn.chow_liu_tree import check_smoothing, learn_tree
-from margmap.learn.decision_circuit import NONE, Network, Snapshot
-from margmap.learn.table import Codes, read_tables
+from margmap.learn.decision_circuit import NONE, TRAINING, VALIDATION, Compact, DecisionCircuit
+from margmap.learn.table import Codes, one_hot, read_tables
 
 _KMEANS_ROUNDS = 30
 
@@ -76,11 +77,11 @@ def learn_mixture(
         raise DataError(f"a mixture needs at least 1 component and 0 iterations, not {components} and {iterations}")
     table, checked = read_tables(data, valid, None if structure is None else structure.variables)
     if structure is None:
-        network = Network.from_tree(table, checked, learn_tree(table), pseudocount)
+        whole = DecisionCircuit.from_tree(table, checked, learn_tree(table), pseudocount)
     else:
-        network = Network.from_circuit(table, checked, structure, pseudocount)
-    s = network.snapshot()
-    inside, valid_inside = _elements(network, s, s.n), _elements(network, s, s.valid_n, validation=True)
+        whole = DecisionCircuit.from_circuit(table, checked, structure, pseudocount)
+    s = whole.compact()
+    inside, valid_inside = _elements(whole, s, TRAINING), _elements(whole, s, VALIDATION)
     shared = np.exp(s.log_parameters())
     owner = np.repeat(np.arange(s.node.size), np.diff(s.start))
     labels = _clusters(table.codes, table.cardinality, components, np.random.default_rng(seed))
@@ -104,7 +105,7 @@ def learn_mixture(
         if iteration > iterations or climbed < tolerance:
             break
     _, log, log_weight = best
-    return Mixture(_assemble(network, s, log, log_weight), np.exp(log_weight), history)
+    return Mixture(_assemble(whole, s, log, log_weight), np.exp(log_weight), history)
 
 
 def _maximise(
@@ -142,61 +143,49 @@ def _expect(log: FloatArray, log_weight: FloatArray, inside: IntArray) -> tuple[
     return value / np.where(mass > 0, mass, 1.0), mean
 
 
-def _elements(network: Network, s: Snapshot, n: IntArray, *, validation: bool = False) -> IntArray:
-    """For every vtree node and row the number, in the snapshot, of the element that the row goes through; or -1."""
-    net = network.net
-    rows, at = (net.valid_rows, net.valid_at) if validation else (net.rows, net.at)
-    found = np.full(rows.shape, NONE, dtype=np.int32)
-    place = np.repeat(s.place, np.diff(s.start))
-    begin = at[s.element]
-    for e in range(n.size):
-        found[place[e], rows[place[e], begin[e] : begin[e] + n[e]]] = e
+def _elements(whole: DecisionCircuit, s: Compact, part: int) -> IntArray:
+    """For every vtree node and row the number, in the copy, of the element that the row goes through; or -1."""
+    d, first = whole.arrays, whole.rows[part]
+    found = np.full((d.left.size, whole.rows[part + 1] - first), NONE, dtype=np.int32)
+    places = np.repeat(s.place, np.diff(s.start)).tolist()
+    slices = zip(places, d.at[part, s.element].tolist(), d.n[part, s.element].tolist(), strict=True)
+    for e, (place, at, n) in enumerate(slices):
+        found[place, d.rows[place, at : at + n] - first] = e
     return found
 
 
-def _assemble(network: Network, s: Snapshot, log: FloatArray, log_weight: FloatArray) -> Circuit:
+def _assemble(whole: DecisionCircuit, s: Compact, log: FloatArray, log_weight: FloatArray) -> Circuit:
     """One sum over copies of the circuit, which share the indicators only."""
-    copies = [network.circuit(s, np.ascontiguousarray(log[:, c])) for c in range(log.shape[1])]
-    if len(copies) == 1:
-        return copies[0]
-    one = copies[0]
+    copies = [whole.circuit(s, np.ascontiguousarray(column)) for column in log.T]
+    one, k = copies[0], len(copies)
+    if k == 1:
+        return one
     indicator = one.kind == INDICATOR
-    own = np.flatnonzero(~indicator)
-    fan, params = np.diff(one.start), np.diff(one.param_start)
-    first, size = np.flatnonzero(indicator), own.size
-    number = np.empty(one.num_nodes, dtype=np.int64)
-    number[first] = np.arange(first.size)
-    kinds, variables, fans, sizes = [one.kind[first]], [one.var[first]], [fan[first]], [params[first]]
-    children, weights = [], []
-    given = np.repeat(indicator, params)
-    values = [one.param[given]]
-    for c, copy in enumerate(copies):
-        number[own] = first.size + c * size + np.arange(size)
-        kinds.append(copy.kind[own])
-        variables.append(copy.var[own])
-        fans.append(fan[own])
-        sizes.append(params[own])
-        children.append(number[copy.child])
-        weights.append(copy.log_weight)
-        values.append(copy.param[~given])
-    roots = first.size + size * np.arange(1, len(copies) + 1) - 1
+    shared, own = np.flatnonzero(indicator), np.flatnonzero(~indicator)
+    given = np.repeat(indicator, np.diff(one.param_start))
+    # The shared nodes come first, then the others of each copy.
+    number = np.empty((k, one.num_nodes), dtype=np.int64)
+    number[:, shared] = np.arange(shared.size)
+    number[:, own] = shared.size + np.arange(k * own.size).reshape(k, own.size)
+
+    def of_nodes(values: NDArray[Any], root: int) -> NDArray[Any]:
+        return np.concatenate((values[shared], np.tile(values[own], k), [root]))
+
     return Circuit(
         one.variables,
-        np.concatenate([*kinds, [SUM]]),
-        np.concatenate(([0], np.cumsum(np.concatenate([*fans, [len(copies)]])))),
-        np.concatenate([*children, roots]),
-        np.concatenate([*weights, log_weight]),
-        np.concatenate([*variables, [NONE]]),
-        np.concatenate(([0], np.cumsum(np.concatenate([*sizes, [0]])))),
-        np.concatenate(values),
+        of_nodes(one.kind, SUM),
+        starts(of_nodes(np.diff(one.start), k)),
+        np.concatenate((number[:, one.child].ravel(), number[:, one.root])),
+        np.concatenate([*(copy.log_weight for copy in copies), log_weight]),
+        of_nodes(one.var, NONE),
+        starts(of_nodes(np.diff(one.param_start), 0)),
+        np.concatenate([one.param[given], *(copy.param[~given] for copy in copies)]),
     )
 
 
 def _clusters(codes: Codes, cardinality: NDArray[np.int64], k: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """k-means on the rows, values as unit vectors, started as k-means++ does."""
-    first = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(cardinality)))
-    hot = np.zeros((codes.shape[0], int(first[-1])), dtype=np.float32)
-    np.put_along_axis(hot, first[:-1] + codes.astype(np.int64), 1.0, axis=1)
+    hot = one_hot(codes, starts(cardinality))
     n, variables = codes.shape
     centre = [hot[int(rng.integers(n))]]
     # The squared distance of two rows is twice the number of columns in which they differ.

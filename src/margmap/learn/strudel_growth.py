@@ -1,11 +1,14 @@
-"""Strudel (Dang, Vergari and Van den Broeck, PGM 2020): a circuit grown from a Chow-Liu tree, split by split."""
+"""Strudel (Dang, Vergari and Van den Broeck, PGM 2020): a circuit grown from a Chow-Liu tree, split by split.
+
+Here is the run: its options, when it stops, which circuit it keeps. :mod:`margmap.learn.strudel_split` has the step.
+"""
 
 from __future__ import annotations
 
 import math
 import operator
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -15,8 +18,8 @@ from margmap.circuit import Circuit, LongArray
 from margmap.errors import DataError, NoSplitWarning
 from margmap.foundation.limits import Limits, Stopped
 from margmap.learn.chow_liu_tree import Join, check_smoothing, learn_tree
-from margmap.learn.decision_circuit import SPLITS, Network
-from margmap.learn.strudel_split import EDGE_FLOW, EDGE_RANDOM, EXHAUSTED, NO_ROOM, VAR_MI, VAR_RANDOM, fill_queue, grow
+from margmap.learn.decision_circuit import SPLITS, DecisionCircuit
+from margmap.learn.strudel_split import EXHAUSTED, NO_ROOM, Rule, fill_queue, split_next
 from margmap.learn.table import read_tables
 
 PickEdge: TypeAlias = Literal["eFLOW", "random"]
@@ -24,14 +27,12 @@ PickVariable: TypeAlias = Literal["vMI", "random"]
 Prior: TypeAlias = Literal["parent", "uniform"]
 Reason: TypeAlias = Literal["exhausted", "patience", "iterations", "max_edges", "time_limit", "interrupted"]
 
-_EDGES = {"eFLOW": EDGE_FLOW, "random": EDGE_RANDOM}
-_VARIABLES = {"vMI": VAR_MI, "random": VAR_RANDOM}
-_PRIORS = {"parent": True, "uniform": False}
-
 # How long a kernel should run before Python looks at the clock and for Ctrl-C, in seconds.
 _SLICE = 0.2
 # The validation rows are looked at whenever the circuit has grown by about one part in so many.
 _GRAIN = 100
+
+_NO_END = 1 << 60
 
 
 class Progress(NamedTuple):
@@ -140,9 +141,14 @@ def learn_strudel(
     ``tries=1, min_gain=None, prior="uniform"`` is Strudel as published.
     """
     check_smoothing(alpha, pseudocount)
-    edges, variables = _choice("pick_edge", pick_edge, _EDGES), _choice("pick_variable", pick_variable, _VARIABLES)
-    inherit = _choice("prior", prior, _PRIORS)
-    for name, value, least in (
+    for name, value, known in (
+        ("pick_edge", pick_edge, ("eFLOW", "random")),
+        ("pick_variable", pick_variable, ("vMI", "random")),
+        ("prior", prior, ("parent", "uniform")),
+    ):
+        if value not in known:
+            raise DataError(f"{name} must be {known[0]!r} or {known[1]!r}, not {value!r}")
+    for option, number, least in (
         ("time_limit", time_limit, 0.0),
         ("max_edges", max_edges, 1),
         ("iterations", iterations, 0),
@@ -153,68 +159,39 @@ def learn_strudel(
         ("depth", depth, 0),
         ("strength", strength, 0.0),
     ):
-        _check(name, value, least)
+        _check(option, number, least)
+    inherit = prior == "parent"
+    rule = Rule(
+        random_edge=pick_edge == "random",
+        random_variable=pick_variable == "random",
+        tries=tries,
+        depth=depth,
+        alpha=float(alpha),
+        strength=float(strength if inherit else pseudocount),
+        inherit=inherit,
+        least_rows=min_rows,
+        least_gain=-math.inf if min_gain is None else float(min_gain),
+    )
     limits = Limits(None if time_limit is None else float(time_limit))
     with limits.not_counting_compilation():
         table, checked = read_tables(data, valid, None if resume is None else resume.variables)
         if resume is None:
-            network = Network.from_tree(table, checked, learn_tree(table, alpha), pseudocount, join, inherit)
+            grown = DecisionCircuit.from_tree(table, checked, learn_tree(table, alpha), pseudocount, join, inherit)
         else:
-            network = Network.from_circuit(table, checked, resume, pseudocount, inherit)
-        run = _Run(network, limits, checked is not None, on_progress)
-        network.grow(0, 0, network.net.owner.size + 1)
-        network.net.random[0] = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % (1 << 64) or 1
-        fill_queue(network.net, np.arange(network.net.place.size, dtype=np.int32), edges, min_rows)
-
-    needed: LongArray = np.zeros(3, dtype=np.int64)
-    floor = -math.inf if min_gain is None else float(min_gain)
-    copies = float(strength if inherit else pseudocount)
-    most_edges = 1 << 60 if max_edges is None else max_edges
-    batch = 1
-    reason: Reason | None = None
+            grown = DecisionCircuit.from_circuit(table, checked, resume, pseudocount, inherit)
+        run = _Run(grown, rule, limits, checked is not None, on_progress)
+        grown.reserve(0, 0, grown.arrays.owner.size + 1)
+        grown.arrays.random[0] = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % (1 << 64) or 1
+        fill_queue(grown.arrays, rule)
     with limits.catching_interrupts(), limits.not_counting_compilation():
         try:
-            while reason is None:
-                done = run.last.iteration
-                limit = min(batch, max(1, run.next_look - done), 1 << 60 if iterations is None else iterations - done)
-                started = limits.clock()
-                code = grow(
-                    network.net,
-                    edges,
-                    variables,
-                    tries,
-                    depth,
-                    float(alpha),
-                    copies,
-                    inherit,
-                    min_rows,
-                    floor,
-                    limit,
-                    most_edges,
-                    needed,
-                )
-                spent = limits.clock() - started
-                if code == NO_ROOM:
-                    network.grow(*needed.tolist())
-                batch = (
-                    min(2 * batch, 1 << 12) if spent < _SLICE / 2 else max(1, batch // 2) if spent > _SLICE else batch
-                )
-                now = run.now()
-                if limits.interrupted:
-                    reason = "interrupted"
-                elif code == EXHAUSTED:
-                    reason = "exhausted"
-                elif iterations is not None and now.iteration >= iterations:
-                    reason = "iterations"
-                elif now.edges >= most_edges:
-                    reason = "max_edges"
-                elif limits.late(0.0):
-                    reason = "time_limit"
-                if run.look(now, final=reason is not None) and reason is None and patience is not None:
-                    reason = "patience" if now.iteration - run.best.iteration > patience else None
+            reason = run.to_the_end(
+                _NO_END if iterations is None else iterations,
+                _NO_END if max_edges is None else max_edges,
+                _NO_END if patience is None else patience,
+            )
         except (KeyboardInterrupt, Stopped):  # of on_progress, or Ctrl-C before a kernel that is not compiled yet
             reason = "interrupted"
-    assert reason is not None
     learned = run.learned(reason)
     if learned.warning is not None:
         warnings.warn(learned.warning, NoSplitWarning, stacklevel=2)
@@ -222,24 +199,60 @@ def learn_strudel(
 
 
 class _Run:
-    """What is known of a run so far: the best circuit on the validation rows, if there are such rows."""
+    """A run: the circuit that grows, and the best circuit so far on the validation rows, if there are such rows."""
 
     def __init__(
-        self, network: Network, limits: Limits, validates: bool, report: Callable[[Progress], None] | None
+        self,
+        grown: DecisionCircuit,
+        rule: Rule,
+        limits: Limits,
+        validates: bool,
+        report: Callable[[Progress], None] | None,
     ) -> None:
-        self.network, self.limits, self.validates, self.report = network, limits, validates, report
+        self.grown, self.rule, self.limits, self.validates, self.report = grown, rule, limits, validates, report
         self.best = self.last = self.now()
-        self.kept = network.snapshot()
+        self.kept = grown.compact()
         self.history = [self.best]
         self.next_look = 1
 
+    def to_the_end(self, iterations: int, max_edges: int, patience: int) -> Reason:
+        """Split until one of the limits is reached, and say which."""
+        needed: LongArray = np.zeros(3, dtype=np.int64)
+        batch = 1
+        while True:
+            done = self.last.iteration
+            most = min(batch, max(1, self.next_look - done), iterations - done)
+            started = self.limits.clock()
+            code = split_next(self.grown.arrays, self.rule, most, max_edges, needed)
+            spent = self.limits.clock() - started
+            if code == NO_ROOM:
+                self.grown.reserve(*needed.tolist())
+            if spent < _SLICE / 2:
+                batch = min(2 * batch, 1 << 12)
+            elif spent > _SLICE:
+                batch = max(1, batch // 2)
+            now = self.now()
+            reasons: dict[Reason, bool] = {
+                "interrupted": self.limits.interrupted,
+                "exhausted": code == EXHAUSTED,
+                "iterations": now.iteration >= iterations,
+                "max_edges": now.edges >= max_edges,
+                "time_limit": self.limits.late(0.0),
+            }
+            reason = next((reason for reason, holds in reasons.items() if holds), None)
+            looked = self.look(now, final=reason is not None)
+            if reason is not None:
+                return reason
+            if looked and now.iteration - self.best.iteration > patience:
+                return "patience"
+
     def now(self) -> Progress:
-        train, valid = self.network.mean_log_likelihoods
-        splits = int(self.network.net.size[SPLITS])
-        return Progress(splits, train, valid, self.network.edges, self.limits.clock() - self.limits.begun)
+        train, valid = self.grown.mean_log_likelihoods
+        splits = int(self.grown.arrays.size[SPLITS])
+        return Progress(splits, train, valid, self.grown.edges, self.limits.clock() - self.limits.begun)
 
     def look(self, now: Progress, *, final: bool) -> bool:
-        """Compare with the best, if it is time to: a snapshot costs as much as the circuit is large."""
+        """Compare with the best, if it is time to: a copy costs as much as the circuit is large."""
         self.last = now
         if now.iteration < self.next_look and not final:
             return False
@@ -248,30 +261,23 @@ class _Run:
         if self.report is not None:
             self.report(now)
         if now.valid > self.best.valid:
-            self.best, self.kept = now, self.network.snapshot()
+            self.best, self.kept = now, self.grown.compact()
         return self.validates
 
     def learned(self, reason: Reason) -> Learned:
         """Between two calls of the kernel the structure is whole, so that the last circuit can always be had."""
         if not self.validates:
-            self.best, self.kept = self.last, self.network.snapshot()
-        return Learned(self.network.circuit(self.kept), reason, self.best, self.last, self.history)
-
-
-def _choice(name: str, value: str, known: Mapping[str, Any]) -> Any:
-    if value not in known:
-        raise DataError(f"{name} must be {' or '.join(map(repr, known))}, not {value!r}")
-    return known[value]
+            self.best, self.kept = self.last, self.grown.compact()
+        return Learned(self.grown.circuit(self.kept), reason, self.best, self.last, self.history)
 
 
 def _check(name: str, value: float | None, least: float) -> None:
     if value is None and name in ("time_limit", "max_edges", "iterations", "patience"):
         return
+    real = isinstance(least, float)
     try:
-        number = float(value) if isinstance(least, float) else operator.index(value)  # type: ignore[arg-type]
+        number = float(value) if real else operator.index(value)  # type: ignore[arg-type]
     except (TypeError, ValueError):
-        raise DataError(
-            f"{name} must be {'a number' if isinstance(least, float) else 'an integer'}, not {value!r}"
-        ) from None
+        raise DataError(f"{name} must be {'a number' if real else 'an integer'}, not {value!r}") from None
     if not least <= number < math.inf:
         raise DataError(f"{name} must be at least {least:g}, not {value!r}")

@@ -4,111 +4,128 @@ The element (prime, sub) becomes one element for every value of the variable. Be
 in its scope is conditioned on the value, and every node up to a given depth is copied; all others are shared. Only rows
 that go through the element move, from the nodes that were there to their copies, so a split looks at the nodes that it
 copies and at their rows, and at nothing else.
+
+In all kernels ``d`` are the arrays of the decision circuit, ``rule`` the options, ``e`` the element that is split and
+``column`` the variable that it is split on; ``m`` is a node, and ``touched`` are the nodes below the element that have
+the column in their scope or are near, parents first. ``state[t, v]`` says what becomes of touched node t under value v:
+EXCLUDED, SAME or COPIED.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from margmap.circuit import FloatArray, IntArray, LongArray
+from margmap.foundation.arrays import popcount
 from margmap.foundation.jit import kernel
 from margmap.learn.decision_circuit import (
     BORN,
     ELEMENTS,
     FREE_ELEMENT,
     FREE_NODE,
-    HEAP,
     LIVE_ELEMENTS,
-    LIVE_NODES,
     NODES,
     NONE,
+    QUEUED,
     SINGLES,
     SPLITS,
     TICK,
-    Net,
-    node_tally,
+    TRAINING,
+    DecisionArrays,
+    add_tally,
+    elements,
 )
 
-#: Why :func:`grow` came back.
+#: Why :func:`split_next` came back.
 EXHAUSTED, PAUSED, NO_ROOM = range(3)
 
-EDGE_FLOW, EDGE_RANDOM = range(2)
-VAR_MI, VAR_RANDOM = range(2)
+#: What becomes of a node under a value: it is impossible, it stays as it is, it gets a copy of its own.
+EXCLUDED, SAME, COPIED = range(3)
 
 # The low bits of a key in the queue: older elements first among those with equally many rows.
-_AGE = (1 << 36) - 1
+_AGE_BITS = 36
+_AGE = (1 << _AGE_BITS) - 1
+
+
+class Rule(NamedTuple):
+    """The options of :func:`margmap.learn.learn_strudel` that the kernels need."""
+
+    #: Whether the edge to split is random and not the one with most rows (eFLOW).
+    random_edge: bool
+    #: Whether the variable is random and not one with the largest sum of mutual information (vMI).
+    random_variable: bool
+    #: How many variables are compared.
+    tries: int
+    #: Nodes up to this depth below the element get copies of their own.
+    depth: int
+    #: Added to every cell of a pair's counts before its mutual information is taken.
+    alpha: float
+    #: The weight, in rows, of the prior of a copy.
+    strength: float
+    #: Whether the prior of a copy is the distribution that it was copied from; otherwise it is even.
+    inherit: bool
+    #: Elements with fewer training rows are not split.
+    least_rows: int
+    #: A split must gain more than this, in nats.
+    least_gain: float
 
 
 @kernel
-def grow(
-    net: Net,
-    edges: int,
-    variables: int,
-    tries: int,
-    depth: int,
-    alpha: float,
-    strength: float,
-    inherit: bool,
-    least_rows: int,
-    least_gain: float,
-    most_splits: int,
-    most_edges: int,
-    needed: LongArray,
-) -> int:
-    """Split the next elements of the queue until one of the limits; ``needed`` says what there was no room for."""
+def split_next(d: DecisionArrays, rule: Rule, most_splits: int, most_edges: int, needed: LongArray) -> int:
+    """Split the next elements of the queue until nothing is left, ``most_splits`` are done, or ``most_edges`` reached.
+
+    Where there is no room for a split, ``needed`` gets the arguments of :meth:`DecisionCircuit.reserve`.
+    """
     done = 0
-    while net.size[HEAP] > 0:
-        if done >= most_splits or 3 * net.size[LIVE_ELEMENTS] - net.size[SINGLES] >= most_edges:
+    while d.size[QUEUED] > 0:
+        if done >= most_splits or 3 * d.size[LIVE_ELEMENTS] - d.size[SINGLES] >= most_edges:
             return PAUSED
-        if net.key.size < net.size[HEAP] + 1:
+        if d.key.size < d.size[QUEUED] + 1:
             needed[:] = 0, 0, 1
             return NO_ROOM
-        key, e = _pop(net)
-        if net.born[e] != _AGE - (key & _AGE):
+        key, e = _pop(d)
+        if d.born[e] != _AGE - (key & _AGE):
             continue
-        if edges == EDGE_FLOW and net.n[e] != key >> 36:
-            push(net, e, edges, least_rows)
+        if not rule.random_edge and d.n[TRAINING, e] != key >> _AGE_BITS:
+            push(d, e, rule)
             continue
-        columns = _choose(net, e, variables, tries, alpha)
+        columns = _choose(d, e, rule)
         if columns.size == 0:
             continue
-        best, best_gain = -1, -np.inf
-        for column in columns:
-            if least_gain > -np.inf or columns.size > 1:
-                touched = _collect(net, e, column, depth)
-                _mark(net, e, column)
-                gain = _gain(net, e, column, touched, depth, strength, inherit)
-                _unmark(net, e, net.n[e], net.valid_n[e])
+        n = d.n[:, e].copy()
+        best, best_gain = columns[0], np.inf
+        if rule.least_gain > -np.inf or columns.size > 1:
+            best_gain = -np.inf
+            for column in columns:
+                touched = _collect(d, e, column, rule)
+                _mark(d, e, n, column)
+                gain = _gain(d, e, column, touched, rule)
                 if gain > best_gain:
                     best, best_gain = column, gain
-            else:
-                best, best_gain = column, 0.0
-        if best < 0 or best_gain <= least_gain:
-            continue
-        touched = _collect(net, e, best, depth)
-        values = net.values[best]
-        new_elements, queue = values, values
-        for m in touched:
-            new_elements += values * net.arity[m]
-        queue += new_elements
-        if (
-            net.place.size < net.size[NODES] + values * touched.size
-            or net.owner.size < net.size[ELEMENTS] + new_elements
-            or net.key.size < net.size[HEAP] + queue + 1
-        ):
-            net.size[HEAP] += 1
-            _up(net, key, e, int(net.size[HEAP]) - 1)
-            needed[:] = values * touched.size, new_elements, queue + 1
-            return NO_ROOM
-        _mark(net, e, best)
-        n, valid_n = net.n[e], net.valid_n[e]
-        _split(net, e, best, touched, depth, strength, inherit, edges, least_rows)
-        _unmark(net, e, n, valid_n)  # the slice is the same, now shared by several elements
-        net.size[SPLITS] += 1
-        done += 1
+        if best_gain > rule.least_gain:
+            touched = _collect(d, e, best, rule)
+            values = d.values[best]
+            made = values
+            for m in touched:
+                made += values * d.arity[m]
+            if (
+                d.place.size < d.size[NODES] + values * touched.size
+                or d.owner.size < d.size[ELEMENTS] + made
+                or d.key.size < d.size[QUEUED] + values + made + 1
+            ):
+                _mark(d, e, n, NONE)
+                _insert(d, key, e)
+                needed[:] = values * touched.size, made, values + made + 1
+                return NO_ROOM
+            _mark(d, e, n, best)
+            _split(d, e, best, touched, rule)
+            d.size[SPLITS] += 1
+            done += 1
+        _mark(d, e, n, NONE)  # the slices are the same, now perhaps shared by several elements
     return EXHAUSTED
 
 
@@ -116,116 +133,112 @@ def grow(
 
 
 @kernel
-def push(net: Net, e: int, edges: int, least_rows: int) -> None:
+def push(d: DecisionArrays, e: int, rule: Rule) -> None:
     """Queue an element: by its rows (eFLOW) or in a random order."""
-    if net.n[e] < least_rows or net.left[net.place[net.owner[e]]] < 0:
+    if d.n[TRAINING, e] < rule.least_rows or d.left[d.place[d.owner[e]]] < 0:
         return
-    first = np.int64(net.n[e]) if edges == EDGE_FLOW else np.int64(draw(net) & np.uint64((1 << 26) - 1))
-    net.size[HEAP] += 1
-    _up(net, first << 36 | (_AGE - net.born[e]), e, int(net.size[HEAP]) - 1)
+    first = np.int64(draw(d) & np.uint64((1 << 26) - 1)) if rule.random_edge else np.int64(d.n[TRAINING, e])
+    _insert(d, first << _AGE_BITS | (_AGE - d.born[e]), e)
 
 
 @kernel
-def draw(net: Net) -> np.uint64:
+def draw(d: DecisionArrays) -> np.uint64:
     """The next number of a xorshift generator."""
-    x = net.random[0]
+    x = d.random[0]
     x ^= x << np.uint64(13)
     x ^= x >> np.uint64(7)
     x ^= x << np.uint64(17)
-    net.random[0] = x
+    d.random[0] = x
     high: np.uint64 = x >> np.uint64(20)
     return high
 
 
 @kernel
-def _up(net: Net, key: int, e: int, i: int) -> None:
-    while i > 0 and net.key[(i - 1) // 2] < key:
-        net.key[i], net.queued[i] = net.key[(i - 1) // 2], net.queued[(i - 1) // 2]
+def _insert(d: DecisionArrays, key: int, e: int) -> None:
+    i = int(d.size[QUEUED])
+    d.size[QUEUED] += 1
+    while i > 0 and d.key[(i - 1) // 2] < key:
+        d.key[i], d.queued[i] = d.key[(i - 1) // 2], d.queued[(i - 1) // 2]
         i = (i - 1) // 2
-    net.key[i], net.queued[i] = key, e
+    d.key[i], d.queued[i] = key, e
 
 
 @kernel
-def _pop(net: Net) -> tuple[int, int]:
-    key, e = net.key[0], net.queued[0]
-    last = int(net.size[HEAP]) - 1
-    net.size[HEAP] = last
-    moved, moved_e = net.key[last], net.queued[last]
+def _pop(d: DecisionArrays) -> tuple[int, int]:
+    key, e = d.key[0], d.queued[0]
+    last = int(d.size[QUEUED]) - 1
+    d.size[QUEUED] = last
+    moved, moved_e = d.key[last], d.queued[last]
     i = 0
     while 2 * i + 1 < last:
         c = 2 * i + 1
-        if c + 1 < last and net.key[c + 1] > net.key[c]:
+        if c + 1 < last and d.key[c + 1] > d.key[c]:
             c += 1
-        if net.key[c] <= moved:
+        if d.key[c] <= moved:
             break
-        net.key[i], net.queued[i] = net.key[c], net.queued[c]
+        d.key[i], d.queued[i] = d.key[c], d.queued[c]
         i = c
-    net.key[i], net.queued[i] = moved, moved_e
+    d.key[i], d.queued[i] = moved, moved_e
     return key, e
 
 
 @kernel
-def fill_queue(net: Net, order: IntArray, edges: int, least_rows: int) -> None:
-    """Queue all elements of the nodes in ``order``."""
-    net.size[HEAP] = 0
-    for m in order:
-        e = net.head[m]
-        while e >= 0:
-            push(net, e, edges, least_rows)
-            e = net.after[e]
+def fill_queue(d: DecisionArrays, rule: Rule) -> None:
+    """Queue the elements of all nodes."""
+    d.size[QUEUED] = 0
+    for m in range(d.size[NODES]):
+        for e in elements(d, m):
+            push(d, e, rule)
 
 
 # ---- which variable --------------------------------------------------------------------------------------------------
 
 
 @kernel
-def _choose(net: Net, e: int, variables: int, tries: int, alpha: float) -> LongArray:
+def _choose(d: DecisionArrays, e: int, rule: Rule) -> LongArray:
     """The columns to try. vMI: those with the largest sum of mutual information with the others, on the element's rows.
 
     A variable with one literal below the element has one value on its rows, so those with two values can be split on.
     """
-    place = net.place[net.owner[e]]
-    lo, hi, rows = net.lo[place], net.hi[place], net.n[e]
-    words = (rows + 63) // 64
-    first = net.literal_of[lo]
-    # One bitset for each value but 0 of each column.
-    bits = np.zeros((net.literal_of[hi] - first - (hi - lo), words), dtype=np.uint64)
+    place = d.place[d.owner[e]]
+    lo, hi, rows = d.lo[place], d.hi[place], d.n[TRAINING, e]
+    # One bitset for each value but 0 of each column: that of value x of column j is at base[j - lo] + x.
     base = np.zeros(hi - lo, dtype=np.int64)
     for j in range(lo, hi):
-        base[j - lo] = net.literal_of[j] - first - (j - lo) - 1
+        base[j - lo] = d.literal_of[j] - d.literal_of[lo] - (j - lo) - 1
+    bits = np.zeros((d.literal_of[hi] - d.literal_of[lo] - (hi - lo), (rows + 63) // 64), dtype=np.uint64)
     for i in range(rows):
-        r = net.rows[place, net.at[e] + i]
+        r = d.rows[place, d.at[TRAINING, e] + i]
         one = np.uint64(1) << np.uint64(i & 63)
         for j in range(lo, hi):
-            x = net.train[r, j]
+            x = d.data[r, j]
             if x:
                 bits[base[j - lo] + x, i >> 6] |= one
     ones = np.zeros(bits.shape[0], dtype=np.int64)
     for b in range(bits.shape[0]):
-        for w in range(words):
-            ones[b] += _popcount(bits[b, w])
+        ones[b] = _in_both(bits[b], bits[b])
     varies = np.zeros(hi - lo, dtype=np.int64)
     free = 0
     for j in range(lo, hi):
-        seen, zeros = 0, np.int64(rows)
-        for x in range(1, net.values[j]):
-            k = ones[base[j - lo] + x]
-            zeros -= k
-            if k > 0:
-                seen += 1
-        if seen + (zeros > 0) > 1:
+        zeros, most = np.int64(rows), np.int64(0)
+        for x in range(1, d.values[j]):
+            zeros -= ones[base[j - lo] + x]
+            most = max(most, ones[base[j - lo] + x])
+        if max(most, zeros) < rows:
             varies[free] = j
             free += 1
-    found = np.zeros(min(tries, free), dtype=np.int64)
+    found = np.zeros(min(rule.tries, free), dtype=np.int64)
     if free == 0:
         return found
-    if variables == VAR_RANDOM:
-        found[:] = varies[np.int64(draw(net) % np.uint64(free))]
+    if rule.random_variable:
+        found[:] = varies[np.int64(draw(d) % np.uint64(free))]
         return found[:1]
     score = np.zeros(free)
     for a in range(free):
+        i = varies[a]
         for b in range(a):
-            mi = _information(net, bits, ones, base, varies[a], varies[b], lo, rows, alpha)
+            j = varies[b]
+            mi = _information(bits, ones, base[i - lo], base[j - lo], d.values[i], d.values[j], rows, rule.alpha)
             score[a] += mi
             score[b] += mi
     for t in range(found.size):
@@ -240,26 +253,17 @@ def _choose(net: Net, e: int, variables: int, tries: int, alpha: float) -> LongA
 
 @kernel
 def _information(
-    net: Net,
-    bits: NDArray[np.uint64],
-    ones: LongArray,
-    base: LongArray,
-    i: int,
-    j: int,
-    lo: int,
-    rows: int,
-    alpha: float,
+    bits: NDArray[np.uint64], ones: LongArray, first: int, second: int, a: int, b: int, rows: int, alpha: float
 ) -> float:
-    words = bits.shape[1]
-    a, b = net.values[i], net.values[j]
+    """The mutual information of two columns on ``rows`` rows.
+
+    The columns have ``a`` and ``b`` values. The rows with value x > 0 of the first column are ``bits[first + x]``, and
+    ``ones[first + x]`` is their number; ``second`` is the same of the second column. ``alpha`` is added to every count.
+    """
     total = rows + alpha * a * b
-    bi, bj = base[i - lo], base[j - lo]
-    if a == 2 and b == 2:
-        n11 = 0
-        one, two = bits[bi + 1], bits[bj + 1]
-        for w in range(words):
-            n11 += _popcount(one[w] & two[w])
-        n1, m1 = ones[bi + 1], ones[bj + 1]
+    if a == 2 and b == 2:  # nearly always, and then much faster
+        n11 = _in_both(bits[first + 1], bits[second + 1])
+        n1, m1 = ones[first + 1], ones[second + 1]
         px, py = (n1 + 2 * alpha) / total, (m1 + 2 * alpha) / total
         return (
             _term(n11 + alpha, px * py, total)
@@ -270,14 +274,10 @@ def _information(
     table = np.zeros((a, b))
     for x in range(1, a):
         for y in range(1, b):
-            n = 0
-            for w in range(words):
-                n += _popcount(bits[bi + x, w] & bits[bj + y, w])
-            table[x, y] = n
-    for x in range(1, a):
-        table[x, 0] = ones[bi + x] - table[x].sum()
+            table[x, y] = _in_both(bits[first + x], bits[second + y])
+        table[x, 0] = ones[first + x] - table[x].sum()
     for y in range(1, b):
-        table[0, y] = ones[bj + y] - table[:, y].sum()
+        table[0, y] = ones[second + y] - table[:, y].sum()
     table[0, 0] = rows - table.sum()
     table += alpha
     value = 0.0
@@ -293,133 +293,106 @@ def _term(count: float, product: float, total: float) -> float:
 
 
 @kernel
-def _popcount(x: np.uint64) -> int:
-    x = x - ((x >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    x = (x & np.uint64(0x3333333333333333)) + ((x >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    x = (x + (x >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return int((x * np.uint64(0x0101010101010101)) >> np.uint64(56))
+def _in_both(one: NDArray[np.uint64], two: NDArray[np.uint64]) -> int:
+    n = 0
+    for w in range(one.size):
+        n += popcount(one[w] & two[w])
+    return n
 
 
 # ---- what a split touches --------------------------------------------------------------------------------------------
 
 
 @kernel
-def _collect(net: Net, e: int, column: int, depth: int) -> IntArray:
-    """The nodes below an element that have the column in their scope or are near, parents first; their slots, too."""
-    net.size[TICK] += 1
-    tick = net.size[TICK]
-    top = net.depth[net.place[net.owner[e]]]
+def _collect(d: DecisionArrays, e: int, column: int, rule: Rule) -> IntArray:
+    """The touched nodes; node ``m`` among them has the stamp of this collection, and ``slot[m]`` is its place there."""
+    d.size[TICK] += 1
     found = np.zeros(64, dtype=np.int32)
-    size = 0
-    for c in (net.prime[e], net.sub[e]):
-        if _near(net, c, column, top + depth):
-            net.stamp[c], net.slot[c] = tick, size
-            found[size] = c
-            size += 1
-    i = 0
-    while i < size:
-        m = found[i]
-        i += 1
-        if net.left[net.place[m]] < 0:
-            continue
-        f = net.head[m]
+    size, i, f = 0, -1, e
+    deepest = d.depth[d.place[d.owner[e]]] + rule.depth
+    while True:
         while f >= 0:
-            for c in (net.prime[f], net.sub[f]):
-                if net.stamp[c] != tick and _near(net, c, column, top + depth):
+            for c in (d.prime[f], d.sub[f]):
+                place = d.place[c]
+                near = d.lo[place] <= column < d.hi[place] or d.depth[place] <= deepest
+                if near and d.literal[c] < 0 and d.stamp[c] != d.size[TICK]:
                     if size == found.size:
-                        larger = np.zeros(2 * size, dtype=np.int32)
-                        larger[:size] = found
-                        found = larger
-                    net.stamp[c], net.slot[c] = tick, size
+                        found = _doubled(found)
+                    d.stamp[c], d.slot[c] = d.size[TICK], size
                     found[size] = c
                     size += 1
-            f = net.after[f]
-    return found[:size]
-
-
-@kernel
-def _near(net: Net, c: int, column: int, deepest: int) -> bool:
-    place = net.place[c]
-    if net.literal[c] >= 0:
-        return False
-    return bool(net.lo[place] <= column < net.hi[place] or net.depth[place] <= deepest)
-
-
-@kernel
-def _mark(net: Net, e: int, column: int) -> None:
-    """Write on the element's rows the value of the column, plus 1."""
-    place = net.place[net.owner[e]]
-    for i in range(net.at[e], net.at[e] + net.n[e]):
-        r = net.rows[place, i]
-        net.mark[r] = np.int16(net.train[r, column]) + np.int16(1)
-    for i in range(net.valid_at[e], net.valid_at[e] + net.valid_n[e]):
-        r = net.valid_rows[place, i]
-        net.valid_mark[r] = np.int16(net.valid[r, column]) + np.int16(1)
-
-
-@kernel
-def _unmark(net: Net, e: int, n: int, valid_n: int) -> None:
-    place = net.place[net.owner[e]]
-    for i in range(net.at[e], net.at[e] + n):
-        net.mark[net.rows[place, i]] = 0
-    for i in range(net.valid_at[e], net.valid_at[e] + valid_n):
-        net.valid_mark[net.valid_rows[place, i]] = 0
-
-
-@kernel
-def _child_state(net: Net, c: int, column: int, value: int, state: NDArray[np.int8]) -> int:
-    """What becomes of a child: 0 it is excluded, 1 it stays itself, 2 it gets a copy."""
-    if net.stamp[c] == net.size[TICK]:
-        return int(state[net.slot[c], value])
-    if net.literal[c] >= 0 and net.lo[net.place[c]] == column:
-        return 1 if net.literal[c] == value else 0
-    return 1
-
-
-@kernel
-def _counts(net: Net, m: int, values: int) -> LongArray:
-    """For every element of a node how many of its rows have which mark; 0 for rows that do not move."""
-    place = net.place[m]
-    found = np.zeros((net.arity[m], values + 1), dtype=np.int64)
-    f, i = net.head[m], 0
-    while f >= 0:
-        for k in range(net.at[f], net.at[f] + net.n[f]):
-            found[i, net.mark[net.rows[place, k]]] += 1
-        f = net.after[f]
+            f = d.after[f] if i >= 0 else NONE  # of the element that is split, not those after it
         i += 1
+        if i == size:
+            return found[:size]
+        f = d.head[found[i]] if d.left[d.place[found[i]]] >= 0 else NONE
+
+
+@kernel
+def _doubled(array: IntArray) -> IntArray:
+    larger = np.zeros(2 * array.size, dtype=np.int32)
+    larger[: array.size] = array
+    return larger
+
+
+@kernel
+def _mark(d: DecisionArrays, e: int, n: IntArray, column: int) -> None:
+    """Write on the first ``n`` training and validation rows of an element the value of the column plus 1, or 0."""
+    for part in range(2):
+        for i in range(d.at[part, e], d.at[part, e] + n[part]):
+            r = d.rows[d.place[d.owner[e]], i]
+            d.mark[r] = np.int16(d.data[r, column]) + np.int16(1) if column >= 0 else np.int16(0)
+
+
+@kernel
+def _looked_up(d: DecisionArrays, c: int, column: int, value: int, table: IntArray, excluded: int, same: int) -> int:
+    """What ``table`` has for child ``c`` under a value; ``excluded`` or ``same`` for a child that is not touched."""
+    if d.stamp[c] == d.size[TICK]:
+        return int(table[d.slot[c], value])
+    return excluded if d.literal[c] >= 0 and d.lo[d.place[c]] == column and d.literal[c] != value else same
+
+
+@kernel
+def _counts(d: DecisionArrays, m: int, values: int) -> LongArray:
+    """For every element of a node how many of its training rows have which mark; 0 for rows that do not move."""
+    own = elements(d, m)
+    found = np.zeros((own.size, values + 1), dtype=np.int64)
+    for i, f in enumerate(own):
+        for k in range(d.at[TRAINING, f], d.at[TRAINING, f] + d.n[TRAINING, f]):
+            found[i, d.mark[d.rows[d.place[m], k]]] += 1
     return found
 
 
 @kernel
 def _node_state(
-    net: Net, m: int, column: int, count: LongArray, copied: bool, state: NDArray[np.int8], ok: NDArray[np.int8]
-) -> None:
-    """Fill in the node's row of ``state``, and for each of its elements and each value whether the element survives."""
-    slot, values = net.slot[m], net.values[column]
-    place = net.place[m]
-    leaf = net.left[place] < 0
-    for v in range(values):
-        survives, same = False, True
-        f, i, rows = net.head[m], 0, 0
-        while f >= 0:
-            a, b = 1, 1
+    d: DecisionArrays, m: int, column: int, count: LongArray, copied: bool, state: IntArray
+) -> NDArray[np.bool_]:
+    """Fill in the node's row of ``state``; for each of its elements and each value, whether the element survives.
+
+    ``count`` are its :func:`_counts`; ``copied`` says that it is to have copies even where nothing is conditioned.
+    """
+    own, place = elements(d, m), d.place[m]
+    leaf = d.left[place] < 0
+    ok = np.ones((own.size, d.values[column]), dtype=np.bool_)
+    for v in range(d.values[column]):
+        survives, same, rows = False, True, 0
+        for i, f in enumerate(own):
             if not leaf:
-                a = _child_state(net, net.prime[f], column, v, state)
-                b = _child_state(net, net.sub[f], column, v, state)
-            ok[i, v] = 1 if a > 0 and b > 0 else 0
-            survives = survives or ok[i, v] > 0
-            same = same and a == 1 and b == 1
+                a = _looked_up(d, d.prime[f], column, v, state, EXCLUDED, SAME)
+                b = _looked_up(d, d.sub[f], column, v, state, EXCLUDED, SAME)
+                ok[i, v] = a != EXCLUDED and b != EXCLUDED
+                same = same and a == SAME and b == SAME
+            survives = survives or ok[i, v]
             rows += count[i, v + 1]
-            f = net.after[f]
-            i += 1
-        if leaf and net.lo[place] == column:
-            state[slot, v] = 2
+        if leaf and d.lo[place] == column:
+            state[d.slot[m], v] = COPIED
         elif not survives:
-            state[slot, v] = 0
+            state[d.slot[m], v] = EXCLUDED
         elif same and not (copied and rows > 0):
-            state[slot, v] = 1  # nothing to condition; and a copy without rows has nothing of its own to say
+            state[d.slot[m], v] = SAME  # nothing to condition; and a copy without rows has nothing of its own to say
         else:
-            state[slot, v] = 2
+            state[d.slot[m], v] = COPIED
+    return ok
 
 
 @kernel
@@ -435,58 +408,54 @@ def _dirichlet(count: FloatArray, prior: FloatArray, size: int) -> float:
 
 
 @kernel
-def _gain(net: Net, e: int, column: int, touched: IntArray, depth: int, strength: float, inherit: bool) -> float:
+def _gain(d: DecisionArrays, e: int, column: int, touched: IntArray, rule: Rule) -> float:
     """By how much a split makes the training rows more likely, the parameters of all copies integrated out.
 
     With inherited priors, what is compared is one distribution for all rows of a node with one for each of its copies,
     each drawn around it; without, the two Bayesian Dirichlet scores.
     """
-    values = net.values[column]
-    top = net.depth[net.place[net.owner[e]]]
-    state = np.zeros((touched.size, values), dtype=np.int8)
-    strength = max(strength, 1e-3)
+    values = d.values[column]
+    top = d.depth[d.place[d.owner[e]]]
+    state = np.zeros((touched.size, values), dtype=np.int32)
+    strength = max(rule.strength, 1e-3)
     gain = 0.0
     for t in range(touched.size - 1, -1, -1):
         m = touched[t]
-        size = net.arity[m]
-        count = _counts(net, m, values)
-        ok = np.zeros((size, values), dtype=np.int8)
-        _node_state(net, m, column, count, net.depth[net.place[m]] <= top + depth, state, ok)
-        at_column = net.left[net.place[m]] < 0 and net.lo[net.place[m]] == column
+        own, place = elements(d, m), d.place[m]
+        size = own.size
+        count = _counts(d, m, values)
+        ok = _node_state(d, m, column, count, d.depth[place] <= top + rule.depth, state)
         total = 0.0
         theta, part, prior = np.zeros(size), np.zeros(size), np.zeros(size)
-        for i in range(size):
-            for v in range(values + 1):
-                theta[i] += count[i, v]
+        for i, f in enumerate(own):
+            theta[i] = d.n[TRAINING, f]
             total += theta[i]
         if total == 0:
             continue
-        if inherit:
-            f, i = net.head[m], 0
-            while f >= 0:
+        if rule.inherit:
+            for i, f in enumerate(own):
                 n = theta[i]
-                theta[i] = max(1e-300, (n + net.strength[m] * net.prior[f]) / (total + net.strength[m]))
+                theta[i] = max(1e-300, (n + d.strength[m] * d.prior[f]) / (total + d.strength[m]))
                 gain -= n * math.log(theta[i]) if n > 0 else 0.0
-                f = net.after[f]
-                i += 1
         else:
-            for i in range(size):
-                prior[i] = strength / size
+            prior[:] = strength / size
             gain -= _dirichlet(theta, prior, size)
+            theta[:] = 1.0
         # Group 0 is what stays: rows without a mark, and those whose value leaves the node as it is.
+        at_column = d.left[place] < 0 and d.lo[place] == column
         for g in range(values + 1):
-            if g > 0 and (state[t, g - 1] < 2 or at_column):
+            if g > 0 and (state[t, g - 1] != COPIED or at_column):
                 continue
             kept, mass = 0, 0.0
             for i in range(size):
-                if g > 0 and ok[i, g - 1] == 0:
+                if g > 0 and not ok[i, g - 1]:
                     continue
                 part[kept] = count[i, g]
                 if g == 0:
                     for v in range(values):
-                        if state[t, v] == 1:
+                        if state[t, v] == SAME:
                             part[kept] += count[i, v + 1]
-                prior[kept] = theta[i] if inherit else 1.0
+                prior[kept] = theta[i]
                 mass += prior[kept]
                 kept += 1
             for i in range(kept):
@@ -494,9 +463,8 @@ def _gain(net: Net, e: int, column: int, touched: IntArray, depth: int, strength
             gain += _dirichlet(part, prior, kept)
     # The element itself: its share is divided.
     counts = np.zeros(values)
-    place = net.place[net.owner[e]]
-    for k in range(net.at[e], net.at[e] + net.n[e]):
-        counts[net.mark[net.rows[place, k]] - 1] += 1
+    for k in range(d.at[TRAINING, e], d.at[TRAINING, e] + d.n[TRAINING, e]):
+        counts[d.mark[d.rows[d.place[d.owner[e]], k]] - 1] += 1
     return gain + _dirichlet(counts, np.ones(values), int(values))
 
 
@@ -504,286 +472,217 @@ def _gain(net: Net, e: int, column: int, touched: IntArray, depth: int, strength
 
 
 @kernel
-def _split(
-    net: Net,
-    e: int,
-    column: int,
-    touched: IntArray,
-    depth: int,
-    strength: float,
-    inherit: bool,
-    edges: int,
-    least_rows: int,
-) -> None:
-    values = net.values[column]
-    size = net.size
-    owner = net.owner[e]
-    top = net.depth[net.place[owner]]
-    state = np.zeros((touched.size, values), dtype=np.int8)
+def _split(d: DecisionArrays, e: int, column: int, touched: IntArray, rule: Rule) -> None:
+    values = d.values[column]
+    owner = d.owner[e]
+    state = np.zeros((touched.size, values), dtype=np.int32)
     copy = np.full((touched.size, values), NONE, dtype=np.int32)
-    train, valid = node_tally(net, owner, inherit)
-    fresh = np.zeros(values, dtype=np.int32)
+    lost = np.zeros(2)  # of the two log-likelihoods
+    add_tally(d, owner, rule.inherit, 1.0, lost)
     for t in range(touched.size - 1, -1, -1):
-        m = touched[t]
-        place = net.place[m]
-        leaf = net.left[place] < 0
-        at_column = leaf and net.lo[place] == column
-        count = _counts(net, m, values)
-        ok = np.zeros((net.arity[m], values), dtype=np.int8)
-        _node_state(net, m, column, count, net.depth[place] <= top + depth, state, ok)
-        one, two = node_tally(net, m, inherit)
-        train += one
-        valid += two
-        total = 0
-        for i in range(net.arity[m]):
-            for v in range(values + 1):
-                total += count[i, v]
-        for v in range(values):
-            if at_column:
-                copy[t, v] = net.literal_of[column] + v
-            elif state[t, v] == 1:
-                copy[t, v] = m
-            elif state[t, v] == 2:
-                copy[t, v] = _new_node(net, place, strength)
-        f, i = net.head[m], 0
-        while f >= 0:
-            theta = net.prior[f]
-            if total + net.strength[m] > 0:
-                n = 0
-                for v in range(values + 1):
-                    n += count[i, v]
-                theta = (n + net.strength[m] * net.prior[f]) / (total + net.strength[m])
-            for v in range(values):
-                fresh[v] = NONE
-                if not at_column and state[t, v] == 2 and ok[i, v] > 0:
-                    a, b = net.prime[f], net.sub[f]
-                    if not leaf:
-                        a, b = _copy_of(net, a, column, v, copy), _copy_of(net, b, column, v, copy)
-                    fresh[v] = _new_element(net, copy[t, v], a, b, theta)
-            net.n[f] = _part(
-                net.rows[place], net.at[f], net.n[f], net.mark, state[t], fresh, net.scratch, net.at, net.n
-            )
-            net.valid_n[f] = _part(
-                net.valid_rows[place],
-                net.valid_at[f],
-                net.valid_n[f],
-                net.valid_mark,
-                state[t],
-                fresh,
-                net.scratch,
-                net.valid_at,
-                net.valid_n,
-            )
-            f = net.after[f]
-            i += 1
-        one, two = node_tally(net, m, inherit)
-        train -= one
-        valid -= two
-        for v in range(values):
-            if not at_column and state[t, v] == 2:
-                one, two = _finish(net, copy[t, v], inherit, edges, least_rows)
-                train -= one
-                valid -= two
+        _copy_node(d, e, column, touched[t], rule, state, copy, lost)
 
     # The element keeps the first value that is possible and is followed by one for each of the others.
-    a, b, share, n = net.prime[e], net.sub[e], net.prior[e], net.n[e]
-    place = net.place[owner]
-    was = net.arity[owner]
-    last, taken = e, False
-    state_all = np.full(values, 2, dtype=np.int8)
+    a, b, share, n = d.prime[e], d.sub[e], d.prior[e], d.n[TRAINING, e]
+    was, last = d.arity[owner], NONE
+    fresh = np.full(values, NONE, dtype=np.int32)
+    becomes = np.full(values, COPIED, dtype=np.int32)
     for v in range(values):
-        fresh[v] = NONE
-        pa, pb = _copy_of(net, a, column, v, copy), _copy_of(net, b, column, v, copy)
-        if pa < 0 or pb < 0:
+        prime, sub = _looked_up(d, a, column, v, copy, NONE, a), _looked_up(d, b, column, v, copy, NONE, b)
+        if prime < 0 or sub < 0:
             continue
-        if not taken:
-            taken = True
-            net.prime[e], net.sub[e] = pa, pb
-            net.refs[pa] += 1
-            net.refs[pb] += 1
-            state_all[v] = 1  # its rows stay in front
-            fresh[v] = e
-            continue
-        new = _new_element(net, NONE, pa, pb, share)
-        net.owner[new] = owner
-        net.after[new] = net.after[last]
-        net.after[last] = new
-        net.arity[owner] += 1
-        last = new
-        fresh[v] = new
-    if was == 1 and net.arity[owner] > 1:
-        size[SINGLES] -= 1
-    net.n[e] = _part(net.rows[place], net.at[e], n, net.mark, state_all, fresh, net.scratch, net.at, net.n)
-    net.valid_n[e] = _part(
-        net.valid_rows[place],
-        net.valid_at[e],
-        net.valid_n[e],
-        net.valid_mark,
-        state_all,
-        fresh,
-        net.scratch,
-        net.valid_at,
-        net.valid_n,
-    )
-    net.born[e] = size[BORN]
-    size[BORN] += 1
-    for v in range(values):
-        if fresh[v] >= 0:
-            net.prior[fresh[v]] = share * (net.n[fresh[v]] + 1.0) / (n + values)
-            push(net, fresh[v], edges, least_rows)
-    one, two = node_tally(net, owner, inherit)
-    net.tally[0] -= train - one
-    net.tally[1] -= valid - two
-    _release(net, a)
-    _release(net, b)
+        if last < 0:
+            last = e
+            d.prime[e], d.sub[e] = prime, sub
+            d.refs[prime] += 1
+            d.refs[sub] += 1
+            becomes[v] = SAME  # its rows stay in front
+        else:
+            last = _new_element(d, owner, last, prime, sub, share)
+        fresh[v] = last
+    if was == 1 and d.arity[owner] > 1:
+        d.size[SINGLES] -= 1
+    for part in range(2):
+        _divide(d, part, e, becomes, fresh)
+    d.born[e] = d.size[BORN]
+    d.size[BORN] += 1
+    for f in fresh:
+        if f >= 0:
+            d.prior[f] = share * (d.n[TRAINING, f] + 1.0) / (n + values)
+            push(d, f, rule)
+    add_tally(d, owner, rule.inherit, -1.0, lost)
+    for part in range(2):
+        d.tally[part] -= lost[part]
+    _release(d, a)
+    _release(d, b)
     # Copies that only excluded elements would have used, parents first.
     for t in range(touched.size):
         for v in range(values):
             new = copy[t, v]
-            if state[t, v] == 2 and net.literal[new] < 0 and net.refs[new] == 0 and net.head[new] >= 0:
-                net.refs[new] = 1
-                _release(net, new)
+            if state[t, v] == COPIED and d.literal[new] < 0 and d.refs[new] == 0 and d.head[new] >= 0:
+                d.refs[new] = 1
+                _release(d, new)
 
 
 @kernel
-def _copy_of(net: Net, c: int, column: int, value: int, copy: IntArray) -> int:
-    if net.stamp[c] == net.size[TICK]:
-        return int(copy[net.slot[c], value])
-    if net.literal[c] >= 0 and net.lo[net.place[c]] == column and net.literal[c] != value:
-        return NONE
-    return c
+def _copy_node(
+    d: DecisionArrays,
+    e: int,
+    column: int,
+    m: int,
+    rule: Rule,
+    state: IntArray,
+    copy: IntArray,
+    lost: FloatArray,
+) -> None:
+    """Make the copies of a touched node for all values, and divide its rows among them.
+
+    The node's rows of ``state`` and ``copy`` are filled in: ``copy[t, v]`` is what takes the place of touched node t
+    under value v, NONE if that is impossible. What the two log-likelihoods lose is added to ``lost``.
+    """
+    t, place, own, values = d.slot[m], d.place[m], elements(d, m), d.values[column]
+    leaf = d.left[place] < 0
+    at_column = leaf and d.lo[place] == column
+    near = d.depth[place] <= d.depth[d.place[d.owner[e]]] + rule.depth
+    ok = _node_state(d, m, column, _counts(d, m, values), near, state)
+    add_tally(d, m, rule.inherit, 1.0, lost)
+    total = 0
+    for f in own:
+        total += d.n[TRAINING, f]
+    mass = total + d.strength[m]
+    for v in range(values):
+        if at_column:
+            copy[t, v] = d.literal_of[column] + v
+        elif state[t, v] == SAME:
+            copy[t, v] = m
+        elif state[t, v] == COPIED:
+            copy[t, v] = _new_node(d, place, rule.strength)
+    fresh, last = np.full(values, NONE, dtype=np.int32), np.full(values, NONE, dtype=np.int32)
+    for i, f in enumerate(own):
+        theta = (d.n[TRAINING, f] + d.strength[m] * d.prior[f]) / mass if mass > 0 else d.prior[f]
+        for v in range(values):
+            fresh[v] = NONE
+            if not at_column and state[t, v] == COPIED and ok[i, v]:
+                prime, sub = d.prime[f], d.sub[f]
+                if not leaf:
+                    prime = _looked_up(d, prime, column, v, copy, NONE, prime)
+                    sub = _looked_up(d, sub, column, v, copy, NONE, sub)
+                fresh[v] = last[v] = _new_element(d, copy[t, v], last[v], prime, sub, theta)
+        for part in range(2):
+            _divide(d, part, f, state[t], fresh)
+    add_tally(d, m, rule.inherit, -1.0, lost)
+    for v in range(values):
+        if not at_column and state[t, v] == COPIED:
+            _finish(d, copy[t, v], rule)
+            add_tally(d, copy[t, v], rule.inherit, -1.0, lost)
 
 
 @kernel
-def _part(
-    rows: IntArray,
-    at: int,
-    n: int,
-    mark: NDArray[np.int16],
-    state: NDArray[np.int8],
-    fresh: IntArray,
-    scratch: IntArray,
-    new_at: IntArray,
-    new_n: IntArray,
-) -> int:
-    """Sort a slice of rows: those that stay, then those of each value with a new element; return how many stay."""
-    values = state.size
+def _divide(d: DecisionArrays, part: int, e: int, state: IntArray, fresh: IntArray) -> None:
+    """Sort an element's rows: those that stay, then those of each value, which go to the element ``fresh`` has for it.
+
+    ``part`` is TRAINING or VALIDATION; rows of a value whose ``state`` is SAME stay.
+    """
+    values, at, n = state.size, d.at[part, e], d.n[part, e]
+    rows = d.rows[d.place[d.owner[e]]]
     number = np.zeros(values + 1, dtype=np.int64)
     for i in range(at, at + n):
-        g = mark[rows[i]]
-        number[0 if g > 0 and state[g - 1] == 1 else g] += 1
-    stay = number[0]
+        g = d.mark[rows[i]]
+        number[0 if g > 0 and state[g - 1] == SAME else g] += 1
     where = np.zeros(values + 1, dtype=np.int64)
     for g in range(1, values + 1):
         where[g] = where[g - 1] + number[g - 1]
-        if fresh[g - 1] >= 0 and state[g - 1] == 2:
-            new_at[fresh[g - 1]] = at + where[g]
-            new_n[fresh[g - 1]] = number[g]
-    if stay == n:
-        return int(n)
+        if fresh[g - 1] >= 0 and state[g - 1] == COPIED:
+            d.at[part, fresh[g - 1]] = at + where[g]
+            d.n[part, fresh[g - 1]] = number[g]
+    d.n[part, e] = number[0]
+    if number[0] == n:
+        return
     for i in range(at, at + n):
-        g = mark[rows[i]]
-        k = 0 if g > 0 and state[g - 1] == 1 else g
-        scratch[where[k]] = rows[i]
+        g = d.mark[rows[i]]
+        k = 0 if g > 0 and state[g - 1] == SAME else g
+        d.scratch[where[k]] = rows[i]
         where[k] += 1
     for i in range(n):
-        rows[at + i] = scratch[i]
-    return int(stay)
+        rows[at + i] = d.scratch[i]
 
 
 @kernel
-def _new_node(net: Net, place: int, strength: float) -> int:
-    size = net.size
-    m = size[FREE_NODE]
+def _new_node(d: DecisionArrays, place: int, strength: float) -> int:
+    m = d.size[FREE_NODE]
     if m >= 0:
-        size[FREE_NODE] = net.head[m]
+        d.size[FREE_NODE] = d.head[m]
     else:
-        m = size[NODES]
-        size[NODES] += 1
-    net.place[m], net.head[m], net.arity[m], net.refs[m], net.literal[m] = place, NONE, 0, 0, NONE
-    net.strength[m], net.stamp[m] = strength, 0
-    size[LIVE_NODES] += 1
+        m = d.size[NODES]
+        d.size[NODES] += 1
+    d.place[m], d.head[m], d.arity[m], d.refs[m], d.literal[m] = place, NONE, 0, 0, NONE
+    d.strength[m], d.stamp[m] = strength, 0
     return int(m)
 
 
 @kernel
-def _new_element(net: Net, m: int, prime: int, sub: int, prior: float) -> int:
-    """Add an element to node ``m``, or to none yet; they are in reverse until :func:`_finish`."""
-    size = net.size
-    f = size[FREE_ELEMENT]
+def _new_element(d: DecisionArrays, m: int, last: int, prime: int, sub: int, prior: float) -> int:
+    """Add an element without rows to node ``m`` behind its element ``last``, NONE if it is the node's first."""
+    f = d.size[FREE_ELEMENT]
     if f >= 0:
-        size[FREE_ELEMENT] = net.after[f]
+        d.size[FREE_ELEMENT] = d.after[f]
     else:
-        f = size[ELEMENTS]
-        size[ELEMENTS] += 1
-    net.prime[f], net.sub[f], net.prior[f] = prime, sub, prior
-    net.at[f] = net.n[f] = net.valid_at[f] = net.valid_n[f] = 0
-    net.born[f] = size[BORN]
-    size[BORN] += 1
+        f = d.size[ELEMENTS]
+        d.size[ELEMENTS] += 1
+    d.owner[f], d.prime[f], d.sub[f], d.prior[f], d.born[f] = m, prime, sub, prior, d.size[BORN]
+    d.at[:, f] = 0
+    d.n[:, f] = 0
+    d.size[BORN] += 1
     if sub >= 0:
-        net.refs[prime] += 1
-        net.refs[sub] += 1
-        size[LIVE_ELEMENTS] += 1
-    if m >= 0:
-        net.owner[f] = m
-        net.after[f] = net.head[m]
-        net.head[m] = f
-        net.arity[m] += 1
+        d.refs[prime] += 1
+        d.refs[sub] += 1
+        d.size[LIVE_ELEMENTS] += 1
+    if last >= 0:
+        d.after[f], d.after[last] = d.after[last], f
+    else:
+        d.after[f], d.head[m] = NONE, f
+    d.arity[m] += 1
     return int(f)
 
 
 @kernel
-def _finish(net: Net, m: int, inherit: bool, edges: int, least_rows: int) -> tuple[float, float]:
-    """A new node is complete: put its elements in order, make its priors add up to 1, queue it."""
-    previous, f, mass = NONE, net.head[m], 0.0
-    while f >= 0:
-        following = net.after[f]
-        net.after[f] = previous
-        mass += net.prior[f]
-        previous, f = f, following
-    net.head[m] = previous
-    f = previous
-    while f >= 0:
-        net.prior[f] = net.prior[f] / mass if mass > 0 else 1.0 / net.arity[m]
-        push(net, f, edges, least_rows)
-        f = net.after[f]
-    if net.arity[m] == 1 and net.left[net.place[m]] >= 0:
-        net.size[SINGLES] += 1
-    return node_tally(net, m, inherit)
+def _finish(d: DecisionArrays, m: int, rule: Rule) -> None:
+    """A new node is complete: make its priors add up to 1 and queue its elements."""
+    own = elements(d, m)
+    mass = 0.0
+    for f in own[::-1]:
+        mass += d.prior[f]
+    for f in own:
+        d.prior[f] = d.prior[f] / mass if mass > 0 else 1.0 / own.size
+        push(d, f, rule)
+    if own.size == 1 and d.left[d.place[m]] >= 0:
+        d.size[SINGLES] += 1
 
 
 @kernel
-def _release(net: Net, c: int) -> None:
-    """One parent less; a node without any goes, and so may those below it."""
-    size = net.size
-    stack = np.zeros(64, dtype=np.int32)
-    stack[0] = c
+def _release(d: DecisionArrays, c: int) -> None:
+    """Node ``c`` has one parent less; a node without any goes, and so may those below it."""
+    stack = np.full(64, c, dtype=np.int32)
     height = 1
     while height > 0:
         height -= 1
         m = stack[height]
-        net.refs[m] -= 1
-        if net.refs[m] > 0:
+        d.refs[m] -= 1
+        if d.refs[m] > 0:
             continue
-        inner = net.left[net.place[m]] >= 0
-        if inner and net.arity[m] == 1:
-            size[SINGLES] -= 1
-        f = net.head[m]
-        while f >= 0:
-            following = net.after[f]
+        inner = d.left[d.place[m]] >= 0
+        if inner and d.arity[m] == 1:
+            d.size[SINGLES] -= 1
+        for f in elements(d, m):
             if inner:
                 if height + 2 > stack.size:
-                    larger = np.zeros(2 * stack.size, dtype=np.int32)
-                    larger[: stack.size] = stack
-                    stack = larger
-                stack[height], stack[height + 1] = net.prime[f], net.sub[f]
+                    stack = _doubled(stack)
+                stack[height], stack[height + 1] = d.prime[f], d.sub[f]
                 height += 2
-                size[LIVE_ELEMENTS] -= 1
-            net.born[f] = -1
-            net.after[f] = size[FREE_ELEMENT]
-            size[FREE_ELEMENT] = f
-            f = following
-        net.head[m] = size[FREE_NODE]
-        net.arity[m] = 0
-        size[FREE_NODE] = m
-        size[LIVE_NODES] -= 1
+                d.size[LIVE_ELEMENTS] -= 1
+            d.born[f] = -1
+            d.after[f] = d.size[FREE_ELEMENT]
+            d.size[FREE_ELEMENT] = f
+        d.head[m] = d.size[FREE_NODE]
+        d.arity[m] = 0
+        d.size[FREE_NODE] = m

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import Name, Variable, first_repeat
+from margmap.circuit import LongArray, Name, Variable, first_repeat
 from margmap.errors import DataError
 from margmap.foundation.numerals import is_plain
 
@@ -18,21 +18,28 @@ Codes: TypeAlias = NDArray[np.uint8]
 MAX_VALUES = 256
 
 
-class Table(NamedTuple):
+class CodedRows(NamedTuple):
     """Complete rows of values from 0, and the variables that the columns are."""
 
     codes: Codes
     variables: tuple[Variable, ...]
 
     @property
-    def cardinality(self) -> NDArray[np.int64]:
+    def cardinality(self) -> LongArray:
         """The number of values of each column."""
         return np.array([v.cardinality for v in self.variables], dtype=np.int64)
 
 
+def one_hot(codes: Codes, first: LongArray) -> NDArray[np.float32]:
+    """A column for every value of every column, 1 where the row has it; those of column i begin at ``first[i]``."""
+    hot = np.zeros((codes.shape[0], int(first[-1])), dtype=np.float32)
+    np.put_along_axis(hot, first[:-1] + codes.astype(np.int64), 1.0, axis=1)
+    return hot
+
+
 def read_tables(
     data: Any, valid: Any = None, variables: Sequence[Variable] | None = None
-) -> tuple[Table, Codes | None]:
+) -> tuple[CodedRows, Codes | None]:
     """Training rows with their variables, and validation rows over the same ones.
 
     A column has as many values as its largest entry asks for, in either of the two, and at least two. With
@@ -60,7 +67,7 @@ def read_tables(
             Variable(name, len(states[i]), states[i]) if i in states else Variable(name, max(2, int(top[i]) + 1))
             for i, name in enumerate(labels)
         ]
-        return Table(codes, tuple(variables)), checked
+        return CodedRows(codes, tuple(variables)), checked
     if len(variables) != codes.shape[1]:
         raise DataError(f"the data has {codes.shape[1]} columns, but the circuit {len(variables)} variables")
     for rows, what in ((codes, "the data"), (checked, "the validation data")):
@@ -71,7 +78,7 @@ def read_tables(
                         f"{what} has the value {int(rows[:, i].max())} in column {i}, but variable {v.name!r} of the "
                         f"circuit takes 0 to {v.cardinality - 1}"
                     )
-    return Table(codes, tuple(variables)), checked
+    return CodedRows(codes, tuple(variables)), checked
 
 
 def _codes(data: Any, what: str) -> tuple[list[Name] | None, dict[int, tuple[str, ...]], Codes]:

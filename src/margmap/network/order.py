@@ -14,6 +14,7 @@ import numpy as np
 
 from margmap.circuit import FloatArray, LongArray
 from margmap.circuit.arrays import Bits
+from margmap.foundation.arrays import popcount
 from margmap.foundation.jit import kernel
 
 MIN_FILL, MIN_WEIGHT, MIN_WEIGHTED_FILL = 0, 1, 2
@@ -83,21 +84,13 @@ def find_order(
 
 
 @kernel
-def _popcount(word: np.uint64) -> int:
-    word = word - ((word >> np.uint64(1)) & np.uint64(0x5555555555555555))
-    word = (word & np.uint64(0x3333333333333333)) + ((word >> np.uint64(2)) & np.uint64(0x3333333333333333))
-    word = (word + (word >> np.uint64(4))) & np.uint64(0x0F0F0F0F0F0F0F0F)
-    return int(np.int64((word * np.uint64(0x0101010101010101)) >> np.uint64(56)))
-
-
-@kernel
 def _members(bits: Bits, found: LongArray) -> int:
     count = 0
     for w in range(bits.size):
         word = bits[w]
         while word != 0:
             low = word & (~word + np.uint64(1))
-            found[count] = 64 * w + _popcount(low - np.uint64(1))
+            found[count] = 64 * w + popcount(low - np.uint64(1))
             count += 1
             word ^= low
     return count
@@ -121,11 +114,11 @@ def _score(adjacent: Bits, log_card: FloatArray, v: int, rule: int, around: Long
                 lacking &= ~(np.uint64(1) << np.uint64(u & 63))
             if lacking != 0:
                 if rule == MIN_FILL:
-                    cost += _popcount(lacking)
+                    cost += popcount(lacking)
                 else:
                     while lacking != 0:
                         low = lacking & (~lacking + np.uint64(1))
-                        cost += np.exp(log_card[u] + log_card[64 * w + _popcount(low - np.uint64(1))])
+                        cost += np.exp(log_card[u] + log_card[64 * w + popcount(low - np.uint64(1))])
                         lacking ^= low
     return cost
 
