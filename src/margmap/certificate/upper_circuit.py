@@ -72,10 +72,19 @@ class Arrays(NamedTuple):
     param_start: LongArray
     param: FloatArray
     table_start: LongArray
-    low: FloatArray
-    low_exponent: LongArray
-    high: FloatArray
-    high_exponent: LongArray
+    #: Of every value a bound below, in the first row, and a bound above, in the second.
+    mantissa: FloatArray
+    exponent: LongArray
+
+
+class Made(NamedTuple):
+    """The nodes that :func:`fold` makes, with the fields of :class:`Upper`, in arrays with room for more."""
+
+    kind: KindArray
+    start: LongArray
+    child: IntArray
+    weight: FloatArray
+    var: IntArray
 
 
 class Upper(NamedTuple):
@@ -107,19 +116,10 @@ def prepare(circuit: Circuit) -> tuple[Arrays, frozenset[int]]:
     start = np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)))
     if start[-1] > max(MOST_ENTRIES, 4 * circuit.param.size):
         raise StructureError(f"the leaves have {start[-1]} values in all, more than {MOST_ENTRIES}")
-    bounds = _tables(circuit.kind, circuit.param_start, circuit.param, start)
+    tables = _tables(circuit.kind, circuit.param_start, circuit.param, start)
     scope = np.flatnonzero(np.unpackbits(root.astype("<u8").view(np.uint8), bitorder="little"))
-    arrays = Arrays(
-        circuit.kind,
-        circuit.start,
-        circuit.child,
-        circuit.log_weight,
-        circuit.var,
-        circuit.param_start,
-        circuit.param,
-        start,
-        *bounds,
-    )
+    c = circuit
+    arrays = Arrays(c.kind, c.start, c.child, c.log_weight, c.var, c.param_start, c.param, start, *tables)
     return arrays, frozenset(scope.tolist())
 
 
@@ -133,8 +133,18 @@ def fold(arrays: Arrays, codes: IntArray, reals: FloatArray, position: IntArray,
     words = max(1, -(-cardinality.size // 64))
     groups = int(cardinality.max()) if cardinality.size else 1
     looks = MOST_LOOKS if arrays.kind.size * words * groups <= SUPPORT_ROOM else 0
-    kind, start, child, weight, var, excluding, scale = _fold(arrays, codes, reals, position, words, groups, looks)
-    return Upper(kind, start, child, weight, var, _bounds(kind, start, child, weight, excluding), scale)
+    made, excluding, root, scale = _fold(arrays, codes, reals, position, words, groups, looks)
+    # The nodes below the root, numbered anew; none if the root is a constant (-1).
+    kind, start = made.kind[: root + 1], made.start[: root + 2]
+    child, weight = made.child[: start[-1]], made.weight[: start[-1]]
+    keep, sizes = _reached(kind, start, child), np.diff(start)
+    edges = np.repeat(keep, sizes)
+    inner = np.repeat(kind != INDICATOR, sizes)
+    child[inner] = (np.cumsum(keep, dtype=np.int32) - np.int32(1))[child[inner]]
+    kind, start = kind[keep], np.concatenate((start[:1], np.cumsum(sizes[keep])))
+    child, weight, var = child[edges], weight[edges], made.var[: root + 1][keep]
+    bound = _bounds(kind, start, child, weight, excluding[: root + 1][keep])
+    return Upper(kind, start, child, weight, var, bound, scale)
 
 
 @kernel
@@ -147,7 +157,7 @@ def _first_violation(
     """
     scope = np.zeros(kind.size, dtype=np.int32)
     bits = np.zeros((64, words), dtype=np.uint64)
-    slots = np.full(256, -1, dtype=np.int32)
+    slots = _slots(kind.size)
     count = 0
     row = np.zeros(words, dtype=np.uint64)
     for n in range(kind.size):
@@ -166,13 +176,6 @@ def _first_violation(
                     row[w] |= bits[scope[child[e]], w]
         else:
             row[var[n] >> 6] = np.uint64(1) << np.uint64(var[n] & 63)
-        if 2 * count >= slots.size:
-            slots = np.full(2 * slots.size, -1, dtype=np.int32)
-            for s in range(count):
-                at = _hash(bits[s], slots.size)
-                while slots[at] >= 0:
-                    at = (at + 1) % slots.size
-                slots[at] = s
         at = _hash(row, slots.size)
         while slots[at] >= 0 and not np.array_equal(bits[slots[at]], row):
             at = (at + 1) % slots.size
@@ -189,6 +192,15 @@ def _first_violation(
 
 
 @kernel
+def _slots(most: int) -> IntArray:
+    """An empty hash table for ``most`` things: twice as many slots at least, and a power of 2."""
+    size = 2
+    while size < 2 * most:
+        size *= 2
+    return np.full(size, -1, dtype=np.int32)
+
+
+@kernel
 def _hash(words: Bits, size: int) -> int:
     """A place in a table of ``size`` slots, a power of 2."""
     h = np.uint64(1469598103934665603)
@@ -201,14 +213,15 @@ def _hash(words: Bits, size: int) -> int:
 @kernel
 def _tables(
     kind: KindArray, param_start: LongArray, param: FloatArray, start: LongArray
-) -> tuple[FloatArray, LongArray, FloatArray, LongArray]:
-    low, low_exponent = np.zeros(start[-1]), np.zeros(start[-1], dtype=np.int64)
-    high, high_exponent = np.zeros(start[-1]), np.zeros(start[-1], dtype=np.int64)
+) -> tuple[FloatArray, LongArray]:
+    """Bounds of what every discrete leaf says of each value, and in all; those of leaf n begin at ``start[n]``."""
+    mantissa, exponent = np.zeros((2, start[-1])), np.zeros((2, start[-1]), dtype=np.int64)
     for n in range(kind.size):
         values, p = start[n + 1] - start[n] - 1, param_start[n]
         if values < 0:
             continue
-        for up in (False, True):
+        for side in range(2):
+            up = side == 1
             total = (0.0, 0)
             ways = (0.5, 1)  # of choosing x out of all trials
             for x in range(values):
@@ -220,20 +233,13 @@ def _tables(
                 elif kind[n] == CATEGORICAL:
                     one = exp_pair(param[p + x], up)
                 elif kind[n] == BINOMIAL:
-                    one = times(
-                        ways, times(_power(param[p + 1], x, up), _power(param[p + 2], values - 1 - x, up), up), up
-                    )
-                    ways = over(times(ways, pair_of(float(values - 1 - x), 0), up), pair_of(x + 1.0, 0), up)
+                    rest = values - 1 - x
+                    one = times(ways, times(_power(param[p + 1], x, up), _power(param[p + 2], rest, up), up), up)
+                    ways = over(times(ways, pair_of(float(rest), 0), up), pair_of(x + 1.0, 0), up)
                 total = plus(total, one, up)
-                if up:
-                    high[start[n] + x], high_exponent[start[n] + x] = one
-                else:
-                    low[start[n] + x], low_exponent[start[n] + x] = one
-            if up:
-                high[start[n] + values], high_exponent[start[n] + values] = total
-            else:
-                low[start[n] + values], low_exponent[start[n] + values] = total
-    return low, low_exponent, high, high_exponent
+                mantissa[side, start[n] + x], exponent[side, start[n] + x] = one
+            mantissa[side, start[n] + values], exponent[side, start[n] + values] = total
+    return mantissa, exponent
 
 
 @kernel
@@ -254,8 +260,7 @@ def _leaf(a: Arrays, n: int, codes: IntArray, reals: FloatArray, up: bool) -> Pa
         if np.isnan(reals[v]):
             return 0.5, 1
         return gauss_pair(reals[v], a.param[a.param_start[n]], a.param[a.param_start[n] + 1], up)
-    at = a.table_start[n] + codes[v]
-    return (a.high[at], a.high_exponent[at]) if up else (a.low[at], a.low_exponent[at])
+    return a.mantissa[int(up), a.table_start[n] + codes[v]], a.exponent[int(up), a.table_start[n] + codes[v]]
 
 
 @kernel
@@ -280,7 +285,7 @@ def _value(a: Arrays, codes: IntArray, reals: FloatArray, up: bool) -> Pair:
 @kernel
 def _fold(
     a: Arrays, codes: IntArray, reals: FloatArray, position: IntArray, words: int, groups: int, looks: int
-) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, Flags, Pair]:
+) -> tuple[Made, Flags, int, Pair]:
     """Every node as a pair times a node of the new circuit (or as a pair alone, where there is nothing to ask).
 
     A product with one child that matters is that child, terms of a sum over the same node are added, what is 0 is left
@@ -301,12 +306,10 @@ def _fold(
     kind, var = np.zeros(n_old, dtype=np.int8), np.full(n_old, -1, dtype=np.int32)
     start = np.zeros(n_old + 1, dtype=np.int64)
     child, weight = np.zeros(room, dtype=np.int32), np.zeros(room)
+    made = Made(kind, start, child, weight, var)
     excluding = np.zeros(n_old, dtype=np.bool_)
     can = np.zeros((n_old if looks > 0 else 1, words * groups), dtype=np.uint64)
-    slots_size = 2
-    while slots_size < 2 * n_old:
-        slots_size *= 2
-    slots = np.full(slots_size, -1, dtype=np.int32)
+    slots = _slots(n_old)
     who = np.zeros(most, dtype=np.int32)
     term, term_exponent = np.zeros(most), np.zeros(most, dtype=np.int64)
     count = 0
@@ -314,20 +317,20 @@ def _fold(
         if a.kind[n] < PRODUCT and position[a.var[n]] < 0:
             factor[n], exponent[n] = _leaf(a, n, codes, reals, True)
             continue
-        made, size = SUM, 0
+        what, size = SUM, 0
         bound = (0.0, 0)
         if a.kind[n] < PRODUCT:
-            made = INDICATOR
+            what = INDICATOR
             asked[n] = True
             for x in range(a.table_start[n + 1] - a.table_start[n] - 1):
-                at = a.table_start[n] + x
-                if a.high[at] > 0:
-                    who[size], term[size], term_exponent[size] = x, a.high[at], a.high_exponent[at]
+                one = (a.mantissa[1, a.table_start[n] + x], a.exponent[1, a.table_start[n] + x])
+                if one[0] > 0:
+                    who[size], term[size], term_exponent[size] = x, one[0], one[1]
                     size += 1
-                    if less(bound, (a.high[at], a.high_exponent[at])):
-                        bound = (a.high[at], a.high_exponent[at])
+                    if less(bound, one):
+                        bound = one
         elif a.kind[n] == PRODUCT:
-            made = PRODUCT
+            what = PRODUCT
             bound = (0.5, 1)
             for e in range(a.start[n], a.start[n + 1]):
                 c = a.child[e]
@@ -374,17 +377,17 @@ def _fold(
         if bound[0] == 0:
             continue
         factor[n], exponent[n] = bound
-        kind[count], var[count] = made, position[a.var[n]] if made == INDICATOR else -1
+        kind[count], var[count] = what, position[a.var[n]] if what == INDICATOR else -1
         end = start[count]
         for i in range(size):
             child[end + i] = who[i]
             weight[end + i] = 1.0
-            if made != PRODUCT:
+            if what != PRODUCT:
                 weight[end + i] = plain_above(over((term[i], term_exponent[i]), bound, True))
         start[count + 1] = end + size
-        target[n] = _found(kind, var, start, child, weight, slots, count)
+        target[n] = _found(made, slots, count)
         if target[n] == count:
-            if looks > 0 and made == INDICATOR:
+            if looks > 0 and what == INDICATOR:
                 for i in range(size):
                     can[count, who[i] * words + (var[count] >> 6)] = np.uint64(1) << np.uint64(var[count] & 63)
             elif looks > 0:
@@ -392,51 +395,19 @@ def _fold(
                 for i in range(size):
                     can[count] |= can[who[i]]
             count += 1
-    return _below(kind, start, child, weight, var, excluding, target[-1], (factor[-1], exponent[-1]))
+    return made, excluding, target[-1], (factor[-1], exponent[-1])
 
 
 @kernel
-def _below(
-    kind: KindArray,
-    start: LongArray,
-    child: IntArray,
-    weight: FloatArray,
-    var: IntArray,
-    excluding: Flags,
-    root: int,
-    scale: Pair,
-) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, Flags, Pair]:
-    """The nodes below the root, numbered anew; none if the root is a constant (-1)."""
-    keep = np.zeros(root + 1, dtype=np.bool_)
-    if root >= 0:
-        keep[root] = True
-    for n in range(root, -1, -1):
+def _reached(kind: KindArray, start: LongArray, child: IntArray) -> Flags:
+    """Which nodes lie below the last one, itself among them."""
+    keep = np.zeros(kind.size, dtype=np.bool_)
+    keep[kind.size - 1 :] = True
+    for n in range(kind.size - 1, -1, -1):
         if keep[n] and kind[n] != INDICATOR:
             for e in range(start[n], start[n + 1]):
                 keep[child[e]] = True
-    number = np.zeros(root + 1, dtype=np.int32)
-    new_start = np.zeros(root + 2, dtype=np.int64)
-    count, end = 0, 0
-    for n in range(root + 1):
-        if not keep[n]:
-            continue
-        for e in range(start[n], start[n + 1]):
-            child[end] = child[e] if kind[n] == INDICATOR else number[child[e]]
-            weight[end] = weight[e]
-            end += 1
-        kind[count], var[count], excluding[count] = kind[n], var[n], excluding[n]
-        number[n] = count
-        count += 1
-        new_start[count] = end
-    return (
-        kind[:count].copy(),
-        new_start[: count + 1].copy(),
-        child[:end].copy(),
-        weight[:end].copy(),
-        var[:count].copy(),
-        excluding[:count].copy(),
-        scale,
-    )
+    return keep
 
 
 @kernel
@@ -484,10 +455,13 @@ def _apart(a: Bits, b: Bits, words: int) -> tuple[bool, int]:
 
 
 @kernel
-def _found(
-    kind: KindArray, var: IntArray, start: LongArray, child: IntArray, weight: FloatArray, slots: IntArray, n: int
-) -> int:
-    """The number of the first node that is the same as node n, which is n itself if there is none before."""
+def _found(made: Made, slots: IntArray, n: int) -> int:
+    """The number of the first node that is the same as node n, which is n itself if there is none before.
+
+    ``slots`` is a hash table of the nodes before; n is added if it is new.
+    """
+    kind, start, child, weight, var = made
+    size = start[n + 1] - start[n]
     h = np.uint64(kind[n] * 1000003 + var[n] + 1)
     for e in range(start[n], start[n + 1]):
         h = (h ^ np.uint64(child[e])) * np.uint64(0x9FB21C651E98DF25)
@@ -497,15 +471,13 @@ def _found(
     at = np.int64(h & np.uint64(slots.size - 1))
     while slots[at] >= 0:
         m = slots[at]
-        size = start[m + 1] - start[m]
-        if kind[m] == kind[n] and var[m] == var[n] and size == start[n + 1] - start[n]:
-            same = True
-            for i in range(size):
-                if child[start[m] + i] != child[start[n] + i] or weight[start[m] + i] != weight[start[n] + i]:
-                    same = False
-                    break
-            if same:
-                return int(m)
+        same = kind[m] == kind[n] and var[m] == var[n] and start[m + 1] - start[m] == size
+        i = 0
+        while same and i < size:
+            same = child[start[m] + i] == child[start[n] + i] and weight[start[m] + i] == weight[start[n] + i]
+            i += 1
+        if same:
+            return int(m)
         at = (at + 1) % slots.size
     slots[at] = n
     return n
