@@ -1370,13 +1370,13 @@ CERTIFICATE_BREAKS = [
         ),
         (
             "def verify(",
-            "if less(problem.low, exp_pair(float(certificate.log_lower), True)):",
-            "if less(problem.high, exp_pair(float(certificate.log_lower), False)):",
+            "if less(asked.low, exp_pair(float(certificate.log_lower), True)):",
+            "if less(asked.high, exp_pair(float(certificate.log_lower), False)):",
             "what is not proven of the state is accepted",
             (f"{PROOFS}::test_what_is_not_proven_of_the_state_is_not_accepted",),
         ),
         (
-            "def problem_of(",
+            "def checked_query(",
             "continuous or column not in scope:",
             "continuous or column not in circuit.var:",
             "a variable in no reachable leaf can be queried",
@@ -1437,8 +1437,8 @@ CERTIFICATE_BREAKS = [
         ),
         (
             "def verify(",
-            "if less(problem.low, exp_pair(float(certificate.log_lower), True)):",
-            "if less(problem.high, exp_pair(float(certificate.log_lower) - 0.1, True)):",
+            "if less(asked.low, exp_pair(float(certificate.log_lower), True)):",
+            "if less(asked.high, exp_pair(float(certificate.log_lower) - 0.1, True)):",
             "the state's own value is not checked closely",
             (FORGED,),
         ),
@@ -1503,7 +1503,7 @@ CERTIFICATE_BREAKS = [
         ),
         (
             "def above(",
-            "yield at + begin, to + left, bounds[over], dropped",
+            "yield at + begin, to + column, bounds[over], dropped",
             "yield at + begin, to, bounds[over], dropped",
             "candidates of later pieces are taken for those of the first",
             (f"{PROOFS}::test_pairs_that_are_looked_at_piece_by_piece",),
@@ -1523,7 +1523,7 @@ CERTIFICATE_BREAKS = [
             (f"{PROOFS}::test_trees_that_are_none_are_refused",),
         ),
         (
-            "def product(",
+            "def _is_aligned(",
             "return (left >= 0) == (right >= 0) and len(here) == (left < 0)",
             "return True",
             "every tree counts as one that fits the circuit",
@@ -1538,8 +1538,8 @@ CERTIFICATE_BREAKS = [
         ),
         (
             "def _pushed(",
-            "return Form(scaled, constant, form.exponent + top + shift)",
-            "return Form(scaled, constant, form.exponent + top)",
+            "return LinearBound(scaled, constant, form.exponent + top + shift)",
+            "return LinearBound(scaled, constant, form.exponent + top)",
             "the scale of the other part is forgotten",
             (
                 f"{PROOFS}::test_thousands_of_variables_do_not_underflow",

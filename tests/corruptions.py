@@ -9,7 +9,7 @@ import numpy as np
 
 import margmap as mm
 from margmap.certificate.blocks import Cover, Work, blocks_of, rescaled, tree_of, walk
-from margmap.certificate.verify import problem_of, threshold_of
+from margmap.certificate.verify import checked_query, threshold_of
 from margmap.circuit import SUM
 from margmap.inference.passes import edge_share, flows, forward
 from margmap.inference.scaled import scaled
@@ -17,7 +17,7 @@ from margmap.inference.scaled import scaled
 
 def tight_places(circuit, certificate):
     """Numbers that the proof needs: (block, vector, entry) where a candidate that nothing else covers is as large."""
-    problem = problem_of(circuit, certificate.query, certificate.evidence, certificate.state)
+    problem = checked_query(circuit, certificate.query, certificate.evidence, certificate.state)
     tree = tree_of(certificate.tree, len(certificate.query))
     work = Work(10**12)
     blocks, aligned = blocks_of(problem.upper, tree, 10**6, work)

@@ -81,7 +81,7 @@ def crossing_tree(variables=6, components=20):
     pairs.sum(tops, [-math.log(components)] * components)
     circuit = assemble([Variable(i) for i in range(variables)], pairs)
     tree = (0, *(token for v in range(1, variables) for token in (v, -1)))
-    upper = check.problem_of(circuit, range(variables), {}, [0] * variables).upper
+    upper = check.checked_query(circuit, range(variables), {}, [0] * variables).upper
     made, aligned = blocks.blocks_of(upper, blocks.tree_of(tree, variables), 10**6, blocks.Work(10**9))
     assert not aligned
     inside = [1 if token >= 0 else at // 2 + 1 for at, token in enumerate(tree)]

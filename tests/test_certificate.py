@@ -24,7 +24,7 @@ from hostile_certificates import CASES, count_lines
 from margmap.certificate import verify as check
 from margmap.certificate.blocks import Cover, Work, blocks_of, tree_of, walk
 from margmap.certificate.intervals import exp_pair, gauss_pair, log_of, over, pair_of, plus, times
-from margmap.certificate.verify import problem_of
+from margmap.certificate.verify import checked_query
 from margmap.circuit import BERNOULLI, BINOMIAL, GAUSSIAN, INDICATOR, PRODUCT, SUM, Parts, Variable, assemble
 from margmap.cli import app
 
@@ -115,7 +115,7 @@ def test_the_upper_circuit_is_close_above(sort):
     for seed in range(19_000, 19_006):
         p = make(sort, seed)
         asked = columns(p.circuit, p.query)
-        problem = problem_of(p.circuit, p.query, known(p), p.ranked[0][1])
+        problem = checked_query(p.circuit, p.query, known(p), p.ranked[0][1])
         exact = naive.marginal_map(p.circuit, asked, fixed(p.circuit, p.evidence), exact=True)
         for value, state in exact[:20]:
             nodes = upper_values(problem.upper, state)
@@ -149,7 +149,7 @@ def test_states_and_upper_circuits_are_enclosed_to_the_last_digit():
             circuit = coins(rng, variables=40, components=2)
             evidence = {i: int(rng.integers(2)) for i in range(3, 30)}
             state = tuple(rng.integers(2, size=3).tolist())
-            problem = problem_of(circuit, range(3), evidence, state)
+            problem = checked_query(circuit, range(3), evidence, state)
             exact = decimal_value(circuit, {**dict.fromkeys(range(40)), **evidence, **dict(enumerate(state))})
             low, high, scale = (
                 Decimal(m) * Decimal(2) ** int(e) for m, e in (problem.low, problem.high, problem.upper.scale)
@@ -165,7 +165,7 @@ def test_no_factor_of_the_upper_circuit_is_rounded_down(variables):
     parts = Parts.new()
     parts.product([parts.leaf(INDICATOR, i, [1.0]) for i in range(variables)])
     circuit = assemble([Variable(i) for i in range(variables)], parts)
-    problem = problem_of(circuit, range(variables), {}, (1,) * variables)
+    problem = checked_query(circuit, range(variables), {}, (1,) * variables)
     assert upper_values(problem.upper, (1,) * variables)[-1] * exactly(problem.upper.scale) >= 1
 
 
@@ -198,7 +198,7 @@ def test_the_linear_bound_holds_in_every_block(sort):
     checked = 0
     for seed in range(19_100, 19_106):
         p = make(sort, seed)
-        problem = problem_of(p.circuit, p.query, known(p), p.ranked[0][1])
+        problem = checked_query(p.circuit, p.query, known(p), p.ranked[0][1])
         if problem.upper.kind.size:
             tree = tree_of(mm.certify(p.circuit, p.query, p.evidence, gap=50.0).tree, len(p.query))
             work = Work(10**10)

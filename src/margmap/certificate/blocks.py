@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from heapq import heappop, heappush
+from itertools import chain
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -45,7 +46,7 @@ class Work:
         self.most, self.done = most, 0
 
     @property
-    def left(self) -> int:
+    def remaining(self) -> int:
         """How many steps may still be done, as a number that kernels can take."""
         return max(0, min(self.most - self.done, 1 << 62))
 
@@ -56,7 +57,7 @@ class Work:
             raise TooMuchWork(f"it takes more than max_work={self.most} steps")
 
 
-class Tree(NamedTuple):
+class BlockTree(NamedTuple):
     """Blocks in postorder: the parts of block b are ``left[b]`` and b - 1, or its one variable is ``var[b]``."""
 
     left: list[int]
@@ -88,7 +89,7 @@ class Cover(NamedTuple):
     vectors: FloatArray
 
 
-class Form(NamedTuple):
+class LinearBound(NamedTuple):
     """A bound that is linear in the entries of a block: (constant + weight · entries) * 2^exponent."""
 
     weight: FloatArray
@@ -96,33 +97,30 @@ class Form(NamedTuple):
     exponent: int
 
 
-def tree_of(tokens: Sequence[int], variables: int) -> Tree:
+def tree_of(tokens: Sequence[int], variables: int) -> BlockTree:
     """The tree that is written as variables and JOINs, each after what it joins."""
-    left, parent, var = [], [], []
+    left, var = [-1] * len(tokens), [-1] * len(tokens)
+    parent = [-1] * len(tokens)
     open_blocks: list[int] = []
     seen = set()
     for number, token in enumerate(tokens):
-        parent.append(-1)
         if token == JOIN:
             if len(open_blocks) < 2:
                 raise Refused(f"the tree's token {number} joins two blocks where there are none")
-            last, first = open_blocks.pop(), open_blocks.pop()
-            left.append(first)
-            var.append(-1)
-            parent[first] = parent[last] = number
+            last, left[number] = open_blocks.pop(), open_blocks.pop()
+            parent[left[number]] = parent[last] = number
         else:
             if not 0 <= token < variables or token in seen:
                 raise Refused(f"the tree's token {number}, {token}, is no variable of the query, or is there twice")
             seen.add(token)
-            left.append(-1)
-            var.append(token)
+            var[number] = token
         open_blocks.append(number)
     if len(open_blocks) != 1 or len(seen) != variables:
         raise Refused(f"the tree is not one tree over all {variables} variables of the query")
-    return Tree(left, parent, var)
+    return BlockTree(left, parent, var)
 
 
-def blocks_of(upper: Upper, tree: Tree, room: int, work: Work) -> tuple[list[Block], bool]:
+def blocks_of(upper: Upper, tree: BlockTree, room: int, work: Work) -> tuple[list[Block], bool]:
     """The blocks, and whether the circuit is aligned with the tree: each product splits where its block does.
 
     A tree that does not fit the circuit makes many entries; more than ``room`` in all are refused.
@@ -146,32 +144,32 @@ def blocks_of(upper: Upper, tree: Tree, room: int, work: Work) -> tuple[list[Blo
     entries.number(len(tree.var) - 1, (-1, -1, (len(kind) - 1,)))
     place = [0] * len(kind)
     made: list[Block] = []
-    aligned = True
-    for b, (here, factored) in enumerate(zip(nodes, entries.known, strict=True)):
-        builder = _Builder()
+    for here, factored, limits in zip(nodes, entries.known, entries.bound, strict=True):
+        rows: list[_Row] = []
         for slot, n in enumerate(here):
             place[n] = slot
             below, weights = child[start[n] : start[n + 1]], weight[start[n] : start[n + 1]]
             if kind[n] == PRODUCT:
-                aligned &= builder.product(split[n], place, bound[n])
+                rows.append(_product(split[n], place, bound[n]))
             else:
-                builder.add(
-                    kind[n], -1, -1, below if kind[n] == INDICATOR else [place[c] for c in below], weights, bound[n]
-                )
-        for factors, limit in zip(factored, entries.bound[b], strict=True):
-            aligned &= builder.product(factors, place, limit)
-        made.append(builder.block(len(factored)))
-    return made, aligned
+                slots = below if kind[n] == INDICATOR else [place[c] for c in below]
+                rows.append((kind[n], -1, -1, slots, weights, bound[n]))
+        rows += [_product(factors, place, limit) for factors, limit in zip(factored, limits, strict=True)]
+        made.append(_block(rows, len(factored)))
+    return made, all(map(_is_aligned, chain(split.values(), *entries.known)))
 
 
 # An entry of the left part, one of the right part (-1: none), and nodes that have variables of both.
 _Factors: TypeAlias = tuple[int, int, tuple[int, ...]]
 
+# A slot of a block: its kind, left, right, children, weights and bound.
+_Row: TypeAlias = tuple[int, int, int, list[int], list[float], float]
+
 
 class _Entries:
     """The entries of all blocks, each known once, made bottom-up from the products that see them."""
 
-    def __init__(self, tree: Tree, node_bound: list[float], room: int, work: Work) -> None:
+    def __init__(self, tree: BlockTree, node_bound: list[float], room: int, work: Work) -> None:
         self.home: list[int] = []  # the smallest block around each node
         self.known: list[dict[_Factors, int]] = [{} for _ in tree.var]
         self.bound: list[list[float]] = [[] for _ in tree.var]
@@ -204,55 +202,41 @@ class _Entries:
         if found == len(self.bound[b]):
             left, right, here = factors
             limits = [self._node_bound[n] for n in here]
-            limits += [self.bound[self._tree.left[b]][left]] if left >= 0 else []
-            limits += [self.bound[b - 1][right]] if right >= 0 else []
+            limits += [self.bound[part][at] for part, at in ((self._tree.left[b], left), (b - 1, right)) if at >= 0]
             self.bound[b].append(raised(math.prod(limits), len(limits)))
         return found
 
 
-class _Builder:
-    def __init__(self) -> None:
-        self.kind: list[int] = []
-        self.left: list[int] = []
-        self.right: list[int] = []
-        self.start = [0]
-        self.child: list[int] = []
-        self.weight: list[float] = []
-        self.bound: list[float] = []
+def _is_aligned(factors: _Factors) -> bool:
+    """Whether a product, or an entry, splits where its block does, or is one node of the block."""
+    left, right, here = factors
+    return (left >= 0) == (right >= 0) and len(here) == (left < 0)
 
-    def add(self, kind: int, left: int, right: int, child: list[int], weight: list[float], bound: float) -> None:
-        self.kind.append(kind)
-        self.left.append(left)
-        self.right.append(right)
-        self.child.extend(child)
-        self.weight.extend(weight)
-        self.start.append(len(self.child))
-        self.bound.append(bound)
 
-    def product(self, factors: _Factors, place: list[int], bound: float) -> bool:
-        """Add a product, or an entry; whether it splits where the block does, or is one node of the block."""
-        left, right, here = factors
-        self.add(PRODUCT, left, right, [place[n] for n in here], [1.0] * len(here), bound)
-        return (left >= 0) == (right >= 0) and len(here) == (left < 0)
+def _product(factors: _Factors, place: list[int], bound: float) -> _Row:
+    left, right, here = factors
+    return PRODUCT, left, right, [place[n] for n in here], [1.0] * len(here), bound
 
-    def block(self, entries: int) -> Block:
-        return Block(
-            np.array(self.kind, dtype=np.int8),
-            np.array(self.left, dtype=np.int32),
-            np.array(self.right, dtype=np.int32),
-            np.array(self.start, dtype=np.int64),
-            np.array(self.child, dtype=np.int32),
-            np.array(self.weight, dtype=np.float64),
-            np.array(self.bound, dtype=np.float64),
-            entries,
-        )
+
+def _block(rows: list[_Row], entries: int) -> Block:
+    kind, left, right, child, weight, bound = zip(*rows, strict=True)
+    return Block(
+        np.array(kind, dtype=np.int8),
+        np.array(left, dtype=np.int32),
+        np.array(right, dtype=np.int32),
+        np.cumsum([0, *map(len, child)], dtype=np.int64),
+        np.array([*chain(*child)], dtype=np.int32),
+        np.array([*chain(*weight)], dtype=np.float64),
+        np.array(bound, dtype=np.float64),
+        entries,
+    )
 
 
 class Candidates:
     """What the restrictions of states to one block can look like: all values, or all pairs of the parts' vectors."""
 
     def __init__(
-        self, block: Block, aligned: bool, form: Form, parts: Sequence[Cover], values: int, work: Work
+        self, block: Block, aligned: bool, form: LinearBound, parts: Sequence[Cover], values: int, work: Work
     ) -> None:
         self.block, self.form, self._work = block, form, work
         #: All candidates are times 2^exponent.
@@ -278,8 +262,8 @@ class Candidates:
             if self._bilinear:
                 self._work.take(len(first) * (self.block.kind.size + self._second.shape[1]))
                 mixed = _mixed(self.block, weight, first, self._second.shape[1])
-            for left in range(0, len(self._second), columns):
-                second = self._second[left : left + columns]
+            for column in range(0, len(self._second), columns):
+                second = self._second[column : column + columns]
                 if self._bilinear:
                     self._work.take(len(first) * len(second) * (second.shape[1] + 1))
                     bounds = _pair_bounds(mixed, second, self.block.kind.size)
@@ -287,12 +271,12 @@ class Candidates:
                     size = len(first) * len(second)
                     self._work.take(size * (self.block.entries + 1))
                     pair = np.arange(size, dtype=np.int32)
-                    found = self.evaluate(begin + pair // len(second), left + pair % len(second))
+                    found = self.evaluate(begin + pair // len(second), column + pair % len(second))
                     bounds = _linear(found, self.form.weight, self.form.constant).reshape(len(first), -1)
                 over = ~(bounds <= floor)
                 at, to = (index.astype(np.int32) for index in np.nonzero(over))
                 dropped = float(bounds[~over].max()) if at.size < bounds.size else 0.0
-                yield at + begin, to + left, bounds[over], dropped
+                yield at + begin, to + column, bounds[over], dropped
 
     def evaluate(self, first: IntArray, second: IntArray) -> FloatArray:
         """Upper bounds of the block's entries, a row for each pair."""
@@ -305,7 +289,7 @@ CoverOf = Callable[[int, Candidates], Cover]
 
 
 def walk(
-    blocks: Sequence[Block], aligned: bool, tree: Tree, cardinality: IntArray, cover_of: CoverOf, work: Work
+    blocks: Sequence[Block], aligned: bool, tree: BlockTree, cardinality: IntArray, cover_of: CoverOf, work: Work
 ) -> None:
     """Visit the blocks depth first, left part first, with the linear bound that holds when a block is entered.
 
@@ -313,9 +297,9 @@ def walk(
     other part if that is still to come, with the largest entries of its cover if it has one. The walk ends at the first
     block that needs no vector: then no state is above the threshold.
     """
-    forms: list[Form | None] = [None] * len(blocks)
+    forms: list[LinearBound | None] = [None] * len(blocks)
     covers: list[Cover | None] = [None] * len(blocks)
-    forms[-1] = Form(np.ones(1), 0.0, 0)
+    forms[-1] = LinearBound(np.ones(1), 0.0, 0)
     stack = [(len(blocks) - 1, 0)]
     while stack:
         b, turn = stack.pop()
@@ -345,14 +329,14 @@ def walk(
             covers[part] = forms[part] = None
 
 
-def _pushed(block: Block, form: Form, to_left: bool, limit: FloatArray, entries: int, shift: int) -> Form:
+def _pushed(block: Block, form: LinearBound, to_left: bool, limit: FloatArray, entries: int, shift: int) -> LinearBound:
     weight, constant = _push(block, form.weight, to_left, limit, entries)
     constant = raised(constant + form.constant, 1)
     top = math.frexp(max(float(weight.max()), constant))[1]
     with np.errstate(under="ignore"):
         scaled = np.where(weight > 0, np.maximum(np.ldexp(weight, -top), TINY), 0.0)
     constant = max(math.ldexp(constant, -top), TINY) if constant > 0 else 0.0
-    return Form(scaled, constant, form.exponent + top + shift)
+    return LinearBound(scaled, constant, form.exponent + top + shift)
 
 
 def magnitude(bound: float, candidates: Candidates) -> Pair:

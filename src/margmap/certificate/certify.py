@@ -7,7 +7,10 @@ writes down the smallest bound that all it dropped is under.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import reduce
+from operator import or_
 
 import numpy as np
 
@@ -28,7 +31,7 @@ from margmap.certificate.blocks import (
 from margmap.certificate.file import Certificate
 from margmap.certificate.intervals import MOST_LOG, UNIT, Pair, less, log_of, times
 from margmap.certificate.upper_circuit import Upper
-from margmap.certificate.verify import checked_count, problem_of, room_for, threshold_of
+from margmap.certificate.verify import checked_count, checked_query, room_for, threshold_of
 from margmap.circuit import INDICATOR, PRODUCT, FloatArray, Name, Value
 from margmap.circuit.model import as_circuit
 from margmap.errors import LimitError, QueryError
@@ -79,8 +82,8 @@ def certify(
         raise QueryError("result= is the answer to another query")
     state = [circuit.variables[circuit.own(name)].code(value) for name, value in result.state.items()]
     known = {circuit.names[column]: value for column, value in circuit.observed(evidence).items()}
-    problem = problem_of(circuit, names, known, state)
-    upper, log_lower = problem.upper, log_of(problem.low, False)
+    asked = checked_query(circuit, names, known, state)
+    upper, log_lower = asked.upper, log_of(asked.low, False)
     tokens: list[int] = []
     covers: list[Cover] = []
     log_upper = log_of(upper.scale, True)
@@ -90,7 +93,7 @@ def certify(
         tree = tree_of(tokens, len(names))
         try:
             blocks, writer.aligned = blocks_of(upper, tree, room_for(upper, 0), work)
-            walk(blocks, writer.aligned, tree, problem.cardinality, writer.cover, work)
+            walk(blocks, writer.aligned, tree, asked.cardinality, writer.cover, work)
         except TooMuchWork as error:
             raise LimitError(f"no certificate: {error}") from None
         except Refused as error:
@@ -125,25 +128,20 @@ class _Writer:
     def cover(self, b: int, candidates: Candidates) -> Cover:
         """The vectors that the walk goes on with."""
         last = b == len(self.covers) - 1
-        first, second, bounds = [], [], []
+        found = []
         most = 0.0
-        for at, to, bound, dropped in candidates.above(candidates.floor(self.threshold)):
-            most = max(most, dropped)
-            if last:
-                most = max(most, float(bound.max(initial=0.0)))
-                continue
-            first.append(at)
-            second.append(to)
-            bounds.append(bound)
+        for first, second, bound, dropped in candidates.above(candidates.floor(self.threshold)):
+            most = max(most, dropped, float(bound.max(initial=0.0)) if last else 0.0)
+            if not last:
+                found.append((first, second, bound))
         one = magnitude(most, candidates)
         if less(self.dropped, one):
             self.dropped = one
-        if last:
-            return self.covers[b]
-        order = np.argsort(-np.concatenate(bounds), kind="stable")
-        at, to = np.concatenate(first)[order], np.concatenate(second)[order]
-        if at.size:
-            self.covers[b] = self._greedy(candidates, at, to)
+        if not last:
+            at, to, bounds = map(np.concatenate, zip(*found, strict=True))
+            order = np.argsort(-bounds, kind="stable")
+            if order.size:
+                self.covers[b] = self._greedy(candidates, at[order], to[order])
         return self.covers[b]
 
     def _greedy(self, candidates: Candidates, at: np.ndarray, to: np.ndarray) -> Cover:
@@ -160,9 +158,9 @@ class _Writer:
             while count + len(found) > len(kept) and len(kept) < self.max_vectors:
                 kept = np.concatenate((kept, np.zeros_like(kept)))
             most = min(self.max_vectors, len(kept))
-            count, steps = _keep(found, kept, count, most, surplus, self.digits, self.work.left)
+            count, steps = _keep(found, kept, count, most, surplus, self.digits, self.work.remaining)
             self.work.take(steps)
-        if surplus.any() and covering(surplus, kept, count, 0, self.work.left)[0] < 0:
+        if surplus.any() and covering(surplus, kept, count, 0, self.work.remaining)[0] < 0:
             kept = np.concatenate((kept[:count], surplus[None, :]))
             count += 1
         return Cover(candidates.exponent + shift, kept[:count].copy())
@@ -208,20 +206,14 @@ def _short_above(x: float, digits: int) -> float:
 def _tree(upper: Upper, variables: int) -> list[int]:
     """The circuit's own scopes as a binary tree; of scopes that cross, those that more nodes have."""
     masks: list[int] = []
-    number: dict[int, int] = {}
     kind, start, child = upper.kind.tolist(), upper.start.tolist(), upper.child.tolist()
     for n, k in enumerate(kind):
         if k == INDICATOR:
-            mask = 1 << int(upper.var[n])
-        elif k == PRODUCT:
-            mask = 0
-            for c in child[start[n] : start[n + 1]]:
-                mask |= masks[c]
+            masks.append(1 << int(upper.var[n]))
         else:
-            mask = masks[child[start[n]]]
-        masks.append(mask)
-        number[mask] = number.get(mask, 0) + 1
-    return _nested(number, variables)
+            below = child[start[n] : start[n + 1]] if k == PRODUCT else [child[start[n]]]
+            masks.append(reduce(or_, (masks[c] for c in below)))
+    return _nested(Counter(masks), variables)
 
 
 def _nested(number: Mapping[int, int], variables: int) -> list[int]:

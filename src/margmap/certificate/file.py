@@ -17,6 +17,7 @@ from margmap.certificate.blocks import Cover
 from margmap.circuit import Name
 from margmap.errors import FormatError
 from margmap.io.files import place_of, read_lines, write_lines
+from margmap.io.reading import parse_json
 
 FORMAT, VERSION = "margmap certificate", 1
 
@@ -74,18 +75,9 @@ class Certificate:
         return _Reader(place_of(path)).certificate()
 
     def _lines(self) -> Iterator[str]:
-        head = {
-            "format": FORMAT,
-            "version": VERSION,
-            "query": list(self.query),
-            "evidence": [[name, value] for name, value in self.evidence.items()],
-            "state": list(self.state),
-            "log_lower": self.log_lower,
-            "log_upper": self.log_upper,
-            "tolerance": self.tolerance,
-            "tree": list(self.tree),
-        }
-        for key, value in head.items():
+        fields = ("query", "evidence", "state", "log_lower", "log_upper", "tolerance", "tree")
+        head = {"format": FORMAT, "version": VERSION, **{field: getattr(self, field) for field in fields}}
+        for key, value in (head | {"evidence": list(self.evidence.items())}).items():
             yield f"{'{' if key == 'format' else ''}{json.dumps(key)}: {json.dumps(value)},"
         yield '"covers": ['
         for at, cover in enumerate(self.covers):
@@ -104,15 +96,7 @@ class _Reader:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        lines = read_lines(path, any_ratio=ANY_RATIO)
-        try:
-            data = json.loads("\n".join(lines), parse_constant=self._constant)
-        except json.JSONDecodeError as error:
-            raise FormatError(f"not valid JSON: {error.msg}; is it truncated?", path=path, line=error.lineno) from None
-        except RecursionError:
-            raise FormatError("not a certificate: the JSON is nested too deeply", path=path) from None
-        except ValueError as error:
-            raise FormatError(f"not valid JSON: {error}", path=path) from None
+        data = parse_json(read_lines(path, any_ratio=ANY_RATIO), path)
         if not isinstance(data, dict) or data.get("format") != FORMAT:
             self._refuse(f'not a certificate: expected an object with "format": "{FORMAT}"')
         if type(data.get("version")) is not int or data["version"] != VERSION:
@@ -163,9 +147,6 @@ class _Reader:
         if not isinstance(value, list):
             self._refuse(f'"{field}" must be a list')
         return value
-
-    def _constant(self, token: str) -> NoReturn:
-        self._refuse(f"{token} is not JSON")
 
     def _refuse(self, message: str) -> NoReturn:
         raise FormatError(message, path=self.path)

@@ -69,21 +69,12 @@ class Verdict:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, with the keys of the command line's JSON."""
-        return {
-            "accepted": self.accepted,
-            "reason": self.reason,
-            "optimal": self.optimal,
-            "state": {str(name): value for name, value in self.state.items()},
-            "log_prob_low": self.log_prob_low,
-            "log_prob_high": self.log_prob_high,
-            "log_upper": self.log_upper,
-            "gap": self.gap,
-            "tolerance": self.tolerance,
-            "steps": self.steps,
-        }
+        state = {str(name): value for name, value in self.state.items()}
+        first = ("accepted", "reason", "optimal", "state", "log_prob_low", "log_prob_high", "log_upper", "gap")
+        return {name: getattr(self, name) for name in (*first, "tolerance", "steps")} | {"state": state}
 
 
-class Problem(NamedTuple):
+class CheckedQuery(NamedTuple):
     """A query on a circuit, as the checker sees it."""
 
     columns: list[int]
@@ -122,25 +113,28 @@ def verify(
     try:
         if flaw := flaw_of(certificate):
             raise Refused(flaw)
-        problem = problem_of(circuit, certificate.query, certificate.evidence, certificate.state)
-        labels = zip(problem.columns, certificate.state, strict=True)
+        asked = checked_query(circuit, certificate.query, certificate.evidence, certificate.state)
+        labels = zip(asked.columns, certificate.state, strict=True)
         state = {circuit.variables[c].name: circuit.variables[c].label(x) for c, x in labels}
-        low, high = log_of(problem.low, False), log_of(problem.high, True)
+        low, high = log_of(asked.low, False), log_of(asked.high, True)
         _check_question(circuit, certificate, query, evidence)
-        _check_numbers(certificate)
-        if less(problem.low, exp_pair(float(certificate.log_lower), True)):
+        if not max(abs(certificate.log_lower), abs(certificate.log_upper)) <= MOST_LOG:
+            raise Refused(f"a bound is beyond {MOST_LOG:g} nats: nothing can be proven of such numbers")
+        if not certificate.log_lower <= certificate.log_upper:
+            raise Refused("log_lower is above log_upper")
+        if less(asked.low, exp_pair(float(certificate.log_lower), True)):
             raise Refused(f"the state's log p is not proven to be {certificate.log_lower!r}: it is at least {low!r}")
         log_upper = float(certificate.log_upper)
-        _check_upper(problem, certificate, log_upper, work)
+        _check_upper(asked, certificate, log_upper, work)
     except (Refused, QueryError, StructureError) as error:
         return Verdict(False, str(error), state, low, high, math.inf, False, tolerance, work.done)
     optimal = log_upper - low <= tolerance
     return Verdict(True, "", state, low, high, log_upper, optimal, tolerance, work.done)
 
 
-def problem_of(
+def checked_query(
     circuit: Circuit, query: Sequence[Name], evidence: Mapping[Name, int | float], state: Sequence[int]
-) -> Problem:
+) -> CheckedQuery:
     """Fold the evidence and the hidden variables in and evaluate the state; values are numbers, as a certificate's."""
     observed = _observed(circuit, evidence)
     codes, reals = circuit.encoded(observed)
@@ -158,7 +152,7 @@ def problem_of(
     low, high = enclose(arrays, codes, reals)
     if not (np.isfinite((low[0], high[0], upper.scale[0])).all() and np.isfinite(upper.weight).all()):
         raise StructureError("a parameter of the circuit is beyond what the checker can compute with")
-    return Problem(columns, cardinality, upper, low, high)
+    return CheckedQuery(columns, cardinality, upper, low, high)
 
 
 def checked_count(name: str, value: int) -> int:
@@ -199,22 +193,15 @@ def _check_question(
         raise Refused("the certificate is about other evidence")
 
 
-def _check_numbers(certificate: Certificate) -> None:
-    if not max(abs(certificate.log_lower), abs(certificate.log_upper)) <= MOST_LOG:
-        raise Refused(f"a bound is beyond {MOST_LOG:g} nats: nothing can be proven of such numbers")
-    if not certificate.log_lower <= certificate.log_upper:
-        raise Refused("log_lower is above log_upper")
-
-
-def _check_upper(problem: Problem, certificate: Certificate, log_upper: float, work: Work) -> None:
-    upper = problem.upper
+def _check_upper(asked: CheckedQuery, certificate: Certificate, log_upper: float, work: Work) -> None:
+    upper = asked.upper
     if upper.kind.size == 0:
         if less(exp_pair(log_upper, False), upper.scale):
             raise Refused(f"log p(e) is not under {log_upper!r}")
         return
     threshold = threshold_of(log_upper, upper)
     work.take(ITEM * len(certificate.tree))
-    tree = tree_of(certificate.tree, len(problem.columns))
+    tree = tree_of(certificate.tree, len(asked.columns))
     blocks, aligned = blocks_of(upper, tree, room_for(upper, certificate.numbers), work)
 
     def listed(b: int, candidates: Candidates) -> Cover:
@@ -231,7 +218,7 @@ def _check_upper(problem: Problem, certificate: Certificate, log_upper: float, w
         vectors = np.where(vectors > 0, np.maximum(vectors, TINY), 0.0)
         for first, second, _, _ in candidates.above(candidates.floor(threshold)):
             found = rescaled(candidates.evaluate(first, second), candidates.exponent - exponent)
-            bad, steps = _first_uncovered(found, vectors, work.left)
+            bad, steps = _first_uncovered(found, vectors, work.remaining)
             work.take(steps)
             if bad >= 0:
                 what = (
@@ -240,7 +227,7 @@ def _check_upper(problem: Problem, certificate: Certificate, log_upper: float, w
                 raise Refused(f"block {b}: {what} may belong to a state above the bound, and no vector covers them")
         return Cover(exponent, vectors)
 
-    walk(blocks, aligned, tree, problem.cardinality, listed, work)
+    walk(blocks, aligned, tree, asked.cardinality, listed, work)
 
 
 @kernel
