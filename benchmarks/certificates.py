@@ -88,7 +88,7 @@ def try_corruptions(
     rng: np.random.Generator, circuit: mm.Circuit, certificate: mm.Certificate, times: int
 ) -> Counter[str]:
     """Corrupt in every way in turn; how often in each."""
-    sys.path.append(str(Path(__file__).parent.parent / "tests"))
+    sys.path.append(str(Path(__file__).parent.parent / "tests" / "certificate"))
     from corruptions import CORRUPTIONS
 
     counted: Counter[str] = Counter()

@@ -56,8 +56,8 @@ NETWORK_TIES = f"{NETWORKS}::test_values_that_are_almost_as_good"
 NETWORK_ROWS = f"{NETWORKS}::test_rows_are_one_node_only_if_they_are_equal"
 NETWORK_WAYS = f"{NETWORKS}::test_marginal_map_agrees_with_enumeration_every_way"
 NETWORK_LAST_BIT = f"{NETWORKS}::test_the_upper_bound_of_elimination_is_sound_to_the_last_bit"
-PROOFS = "tests/test_certificate.py"
-PROOF_BOUNDS = "tests/test_certificate_bounds.py"
+PROOFS = "tests/certificate/test_certificate.py"
+PROOF_BOUNDS = "tests/certificate/test_certificate_bounds.py"
 FORGED = f"{PROOFS}::test_whatever_is_accepted_is_true"
 UPPER = f"{PROOFS}::test_the_upper_circuit_is_close_above"
 SAFE_SIDE = f"{PROOFS}::test_arithmetic_rounds_to_the_safe_side"
@@ -1387,7 +1387,7 @@ CERTIFICATE_BREAKS = [
             "if flaw := flaw_of(certificate):",
             "if (flaw := flaw_of(certificate)) and False:",
             "a certificate may have anything in its fields",
-            ("tests/fuzz/test_forged_certificates.py::test_a_forged_certificate_proves_nothing_false[1]",),
+            ("tests/certificate/test_forged_certificates.py::test_a_forged_certificate_proves_nothing_false[1]",),
         ),
         (
             "def _first_uncovered(",

@@ -14,8 +14,8 @@ import numpy as np
 from margmap.circuit import Circuit, FloatArray, IntArray, LongArray
 from margmap.circuit.vtree import Vtree
 from margmap.errors import DataError
-from margmap.foundation.arrays import starts
 from margmap.foundation.jit import kernel
+from margmap.foundation.slices import starts
 from margmap.learn.table import CodedRows, Codes, one_hot, read_tables
 
 Join: TypeAlias = Literal["balanced", "right"]

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, PRODUCT, SUM, Circuit, FloatArray, IntArray, LongArray
 from margmap.circuit.vtree import Vtree, derive_vtree
 from margmap.errors import DataError, StructureError
-from margmap.foundation.arrays import starts
 from margmap.foundation.jit import kernel
+from margmap.foundation.slices import starts
 from margmap.learn.chow_liu_tree import Join, RootedTree, tree_vtree
 from margmap.learn.table import CodedRows, Codes
 

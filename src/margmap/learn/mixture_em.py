@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from margmap.circuit import INDICATOR, SUM, Circuit, FloatArray, IntArray
 from margmap.errors import DataError
-from margmap.foundation.arrays import starts
 from margmap.foundation.jit import kernel
+from margmap.foundation.slices import starts
 from margmap.learn.chow_liu_tree import check_smoothing, learn_tree
 from margmap.learn.decision_circuit import NONE, TRAINING, VALIDATION, Compact, DecisionCircuit
 from margmap.learn.table import Codes, one_hot, read_tables

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margmap.circuit import FloatArray, IntArray, LongArray
-from margmap.foundation.arrays import popcount
+from margmap.foundation.bits import popcount
 from margmap.foundation.jit import kernel
 from margmap.learn.decision_circuit import (
     BORN,

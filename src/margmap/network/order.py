@@ -14,7 +14,7 @@ import numpy as np
 
 from margmap.circuit import FloatArray, LongArray
 from margmap.circuit.arrays import Bits
-from margmap.foundation.arrays import popcount
+from margmap.foundation.bits import popcount
 from margmap.foundation.jit import kernel
 
 MIN_FILL, MIN_WEIGHT, MIN_WEIGHTED_FILL = 0, 1, 2

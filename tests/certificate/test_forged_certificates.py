@@ -1,7 +1,7 @@
 """Forged certificates: whatever is written into one, the answer is a verdict or a MargmapError, and no false claim
 is accepted. Run by hand for more of them:
 
-    PYTHONPATH=tests python tests/fuzz/test_forged_certificates.py SEED COUNT
+    PYTHONPATH=tests python tests/certificate/test_forged_certificates.py SEED COUNT
 """
 
 import copy

@@ -1,16 +1,10 @@
-"""Two small things that flat arrays need everywhere: where the slices of a CSR array start, and the bits of a word."""
+"""Sets as the bits of 64-bit words, for kernels."""
 
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
 
 from margmap.foundation.jit import kernel
-
-
-def starts(sizes: ArrayLike) -> NDArray[np.int64]:
-    """Where slices of these sizes begin when they lie one after the other, and where the last one ends."""
-    return np.concatenate((np.zeros(1, dtype=np.int64), np.cumsum(sizes, dtype=np.int64)))
 
 
 @kernel

@@ -11,7 +11,7 @@ import margmap as mm
 from margmap.certificate.blocks import Cover, _linear
 from margmap.certificate.intervals import product_above
 
-sys.path.append(str(Path(__file__).parent / "solve"))
+sys.path.append(str(Path(__file__).parents[1] / "solve"))
 from problems import make
 
 
