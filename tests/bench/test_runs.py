@@ -17,6 +17,8 @@ import margmap as mm
 from circuits import random_circuit
 from margmap.bench import instances, runs
 from margmap.cli import app
+from margmap.foundation.memory import resident
+from margmap.io.journal import Journal
 
 FRONTIER = runs.Method("frontier", "frontier", {})
 PLAIN = runs.Method("plain", "iterative", {"regroup": False, "climb": False, "fix": False})
@@ -158,7 +160,7 @@ def test_a_run_that_does_not_stop_is_killed(files, tmp_path, monkeypatch):
 def test_a_run_that_grows_too_large_is_killed(files, monkeypatch):
     monkeypatch.setattr(runs, "GRACE_BYTES", 0)
     monkeypatch.setattr(runs, "WATCH_SECONDS", 0.0001)
-    if runs._resident(os.getpid()) == 0:
+    if resident(os.getpid()) == 0:
         pytest.skip("this system does not tell how large a process is")
     record = runs.run_one(runs.tasks_of(files[:1], [FRONTIER], 5, 1 << 20)[0]._asdict())
     runs._end_all()
@@ -184,7 +186,7 @@ def test_bad_input_is_refused_before_anything_runs(files, tmp_path):
 def test_two_at_once_into_one_file_are_refused(files, tmp_path):
     pytest.importorskip("fcntl")
     output = tmp_path / "runs.jsonl"
-    with runs._appending(output), pytest.raises(mm.MargmapError, match="another `bench run`"):
+    with Journal(output), pytest.raises(mm.MargmapError, match="another run is writing this file"):
         do(runs.tasks_of(files, [FRONTIER]), output)
 
 

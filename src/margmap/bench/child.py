@@ -20,6 +20,7 @@ from operator import add, mul
 from typing import Any
 
 from margmap.errors import MargmapError
+from margmap.foundation.memory import peak_memory
 
 #: How often the end of a run, or of whoever asked for it, is looked for.
 WATCH_MILLISECONDS = 5
@@ -80,15 +81,12 @@ def answer_of(task: dict[str, Any], say: Callable[[Any], None]) -> dict[str, Any
 
 def _solve(task: dict[str, Any], ready: Callable[[], None]) -> dict[str, Any]:
     from margmap.bench.instances import read
-    from margmap.circuit import Circuit
-    from margmap.io.formats import load
+    from margmap.io.formats import load_circuit
     from margmap.solve.marginal_map import marginal_map
 
     begun = time.perf_counter()
-    circuit = load(task["model"])
+    circuit = load_circuit(task["model"])
     load_seconds = time.perf_counter() - begun
-    if not isinstance(circuit, Circuit):
-        raise MargmapError(f"{task['model']}: not a circuit")
     instance = read(task["instances"]).instances[task["instance"]]
     ready()
     limits = {} if task["memory_limit"] is None else {"memory_limit": task["memory_limit"]}
@@ -100,7 +98,7 @@ def _solve(task: dict[str, Any], ready: Callable[[], None]) -> dict[str, Any]:
     answer |= {
         "cpu_seconds": time.process_time() - cpu,
         "load_seconds": load_seconds,
-        "peak_bytes": _peak(),
+        "peak_bytes": peak_memory(),
         "edges": circuit.num_edges,
         "variables": len(circuit.variables),
     }
@@ -125,17 +123,7 @@ def warm_up(method: str, options: dict[str, Any]) -> None:
 
 def _plain(value: Any) -> Any:
     """A number that JSON has, with -inf as margmap's other JSON writes it."""
-    if not isinstance(value, float):
-        return value
-    return value if math.isfinite(value) else str(value)
-
-
-def _peak() -> int | None:
-    try:
-        import resource
-    except ImportError:
-        return None
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import os
 import platform
 import signal
@@ -17,15 +18,17 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
-from margmap.bench.instances import InstanceFile, read
-from margmap.errors import FormatError, MargmapError, QueryError
+from margmap.bench.instances import Proportions, read
+from margmap.errors import FormatError, QueryError
+from margmap.foundation.memory import physical_memory, resident
+from margmap.io.journal import Journal
 
 #: A process is killed this many seconds, or this part of the limit, after its time limit; its solver stops long before.
 GRACE_SECONDS, GRACE_PART = 10.0, 0.25
@@ -62,7 +65,7 @@ class Task(NamedTuple):
     trace: bool
 
 
-class Progress(NamedTuple):
+class Finished(NamedTuple):
     """How far a benchmark is: runs finished before and now, runs in all, and the record that came last."""
 
     done: int
@@ -87,39 +90,32 @@ def tasks_of(
         raise QueryError("no method to run: give at least one")
     if len({method.label for method in methods}) < len(methods):
         raise QueryError("two methods have the same label: name them, as in 'plain=iterative:regroup=false'")
-    read_files: list[tuple[Path, InstanceFile, str, str]] = []
+    tasks = []
     for path in files:
         file = read(path)
-        model = Path(path).parent / file.model
+        model = file.model_path(path)
         try:
             digest = hashlib.sha256(model.read_bytes()).hexdigest()
         except OSError as error:
             raise FormatError(
                 f"its model {file.model!r} cannot be read: {error.strerror or error}", path=path
             ) from None
-        read_files.append((path, file, str(model.resolve()), digest))
-    tasks = []
-    for path, file, found, digest in read_files:
-        earlier: Counter[tuple[float, ...]] = Counter()
+        earlier: Counter[Proportions] = Counter()
         for index, instance in enumerate(file.instances):
-            turn = earlier[tuple(instance.proportions)]
-            earlier[tuple(instance.proportions)] += 1
+            turn = earlier[instance.proportions]
+            earlier[instance.proportions] += 1
             for number, method in enumerate(methods):
                 asked = [list(instance.query), list(instance.evidence.items())]
                 how = [method.label, method.name, sorted(method.options.items()), time_limit, memory_limit]
                 task = Task(
-                    key=hashlib.sha256(json.dumps([digest, *asked, *how]).encode()).hexdigest()[:32],
-                    dataset=file.dataset,
-                    model=found,
-                    instances=str(Path(path).resolve()),
-                    instance=index,
-                    proportions=list(instance.proportions),
-                    label=method.label,
-                    method=method.name,
-                    options=dict(method.options),
-                    time_limit=time_limit,
-                    memory_limit=memory_limit,
-                    trace=trace,
+                    hashlib.sha256(json.dumps([digest, *asked, *how]).encode()).hexdigest()[:32],
+                    file.dataset,
+                    str(model.resolve()),
+                    str(Path(path).resolve()),
+                    index,
+                    list(instance.proportions),
+                    *(method.label, method.name, dict(method.options)),
+                    *(time_limit, memory_limit, trace),
                 )
                 tasks.append((turn, number, task))
     return [task for _, _, task in sorted(tasks, key=lambda entry: entry[:2])]
@@ -130,19 +126,18 @@ def run(
     output: Path,
     executor: Executor,
     at_once: int,
-    on_progress: Callable[[Progress], None] = lambda _: None,
+    on_progress: Callable[[Finished], None] = lambda _: None,
 ) -> int:
     """Do what the file has no record of yet, at most ``at_once`` at a time; the number of runs done now.
 
     Ctrl-C ends it: runs under way are given up and will be done the next time.
     """
-    with _appending(output) as (known, append):
-        todo = [
-            task for task in dict(zip((t.key for t in tasks), tasks, strict=True)).values() if task.key not in known
-        ]
+    with Journal(output) as journal:
+        known = {_key_of(line, output, number) for number, line in enumerate(journal.lines(), 1)}
+        todo = [task for task in {task.key: task for task in tasks}.values() if task.key not in known]
         total = len(tasks)
         done = before = total - len(todo)
-        on_progress(Progress(done, total, None))
+        on_progress(Finished(done, total, None))
         waiting = iter(todo)
         under_way: dict[Future[dict[str, Any]], Task] = {}
         try:
@@ -155,13 +150,21 @@ def run(
                 for future in wait(under_way, timeout=1.0, return_when=FIRST_COMPLETED).done:
                     task = under_way.pop(future)
                     record = _record_of(future, task)
-                    append(record)
+                    journal.append(json.dumps(record, allow_nan=False))
                     done += 1
-                    on_progress(Progress(done, total, record))
+                    on_progress(Finished(done, total, record))
         finally:
             for future in under_way:
                 future.cancel()
             _end_all()
+
+
+def _key_of(line: bytes, output: Path, number: int) -> str:
+    try:
+        return str(json.loads(line)["key"])
+    except (ValueError, KeyError, TypeError, RecursionError):
+        message = "not the record of a run; this file is for `bench run` alone: give another"
+        raise FormatError(message, path=output, line=number) from None
 
 
 def run_one(task: Mapping[str, Any]) -> dict[str, Any]:
@@ -184,17 +187,17 @@ def run_one(task: Mapping[str, Any]) -> dict[str, Any]:
                 continue  # something that a library printed
             if message == "ready":
                 watch.begin()
-            elif isinstance(message, dict) and "pid" in message:
-                watch.pid = int(message["pid"])
-            elif isinstance(message, dict) and "ended" in message:
-                code = int(message["ended"])
             elif isinstance(message, dict):
-                answer = message
+                if "pid" in message:
+                    watch.pid = int(message["pid"])
+                elif "ended" in message:
+                    code = int(message["ended"])
+                else:
+                    answer = message
     finally:
         watch.end()
         _give_back(starter, alive=code is not None)
-    record = {name: value for name, value in task.items() if name != "trace"}
-    record |= {"status": "killed", "error": None, **_NOTHING, **answer}
+    record = _record(task, "killed", None) | answer
     if watch.reason is not None:
         record |= {"status": "killed", "error": watch.reason}
     elif not answer:
@@ -208,6 +211,11 @@ _NOTHING: dict[str, Any] = dict.fromkeys(
         "cpu_seconds", "peak_bytes", "trace",
     )
 )  # fmt: skip
+
+
+def _record(task: Mapping[str, Any], status: str, error: str | None) -> dict[str, Any]:
+    """The record of a run of which nothing is known but how it ended."""
+    return {**{name: task[name] for name in task if name != "trace"}, "status": status, "error": error, **_NOTHING}
 
 
 class _Watch:
@@ -237,7 +245,7 @@ class _Watch:
                 continue
             if time.perf_counter() > self._deadline:
                 reason = f"did not stop at its time limit of {self._seconds:g} s and was killed"
-            elif self._bytes is not None and _resident(self.pid) > self._bytes + GRACE_BYTES:
+            elif self._bytes is not None and resident(self.pid) > self._bytes + GRACE_BYTES:
                 reason = f"grew past its memory limit of {self._bytes} bytes and was killed"
             else:
                 continue
@@ -284,12 +292,15 @@ def _give_back(starter: subprocess.Popen[str], alive: bool) -> None:
 
 def _end(starter: subprocess.Popen[str]) -> None:
     """Without its stdin it ends itself, and first kills the run that is under way."""
-    assert starter.stdin is not None
-    assert starter.stdout is not None
-    with suppress(OSError):
-        starter.stdin.close()
+    _close(starter.stdin)
     starter.wait()
-    starter.stdout.close()
+    _close(starter.stdout)
+
+
+def _close(pipe: IO[str] | None) -> None:
+    assert pipe is not None
+    with suppress(OSError):
+        pipe.close()
 
 
 def _end_all() -> None:
@@ -297,21 +308,18 @@ def _end_all() -> None:
         idle, busy = list(_idle), _starters.difference(_idle)
         _starters.clear()
         _idle.clear()
+    for starter in busy:  # whoever waits for its answer does the rest
+        _close(starter.stdin)
     for starter in idle:
         _end(starter)
-    for starter in busy:  # whoever waits for its answer does the rest
-        assert starter.stdin is not None
-        with suppress(OSError):
-            starter.stdin.close()
 
 
 def _record_of(future: Future[dict[str, Any]], task: Task) -> dict[str, Any]:
     try:
         return future.result()
     except Exception as error:  # a worker died, or could not start a process
-        record = {name: value for name, value in task._asdict().items() if name != "trace"}
         what = f"the worker failed: {type(error).__name__}: {error}"
-        return {**record, **_NOTHING, "status": "failed", "error": what, "wall_seconds": None, **_about()}
+        return _record(task._asdict(), "failed", what) | {"wall_seconds": None, **_about()}
 
 
 def _ending(code: int) -> str:
@@ -323,85 +331,24 @@ def _ending(code: int) -> str:
         return f"the process was ended by signal {-code}"
 
 
-def _resident(pid: int) -> int:
-    try:
-        with open(f"/proc/{pid}/statm", "rb") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError):
-        return 0  # not Linux, or already gone: the solver's own limit must do
-
-
 @cache
 def _about() -> dict[str, Any]:
     """The version and the machine."""
-    from importlib.metadata import PackageNotFoundError, version
+    import numba
 
     import margmap
 
-    def version_of(package: str) -> str:
-        try:
-            return version(package)
-        except PackageNotFoundError:
-            return ""
-
-    processor, memory = platform.processor(), None
-    try:
+    processor = platform.processor()
+    with suppress(OSError, StopIteration):
         lines = Path("/proc/cpuinfo").read_text().splitlines()
         processor = next(line.split(":", 1)[1].strip() for line in lines if line.startswith("model name"))
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (OSError, StopIteration, ValueError, AttributeError):
-        pass
+    memory = physical_memory()
     host = {
         "processor": processor,
         "cores": os.cpu_count(),
-        "memory": memory,
+        "memory": int(memory) if math.isfinite(memory) else None,
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "numba": version_of("numba"),
+        "numba": numba.__version__,
     }
     return {"margmap": margmap.__version__, "host": host}
-
-
-@contextmanager
-def _appending(output: Path) -> Iterator[tuple[set[str], Callable[[Mapping[str, Any]], None]]]:
-    """The keys that the file has a line for, and what adds one; for one process at a time."""
-    try:
-        file = open(output, "a+b")  # noqa: SIM115 (it is closed below, whatever happens)
-    except OSError as error:
-        raise MargmapError(f"{output}: cannot be written: {error.strerror or error}") from None
-    with file:
-        _lock(file, output)
-        file.seek(0)
-        content = file.read()
-        whole = content.rfind(b"\n") + 1
-        if whole < len(content):
-            file.truncate(whole)  # a line that a power cut left half-written: its run is done again
-        known = set()
-        for number, line in enumerate(content[:whole].splitlines(), 1):
-            try:
-                known.add(str(json.loads(line)["key"]))
-            except (ValueError, KeyError, TypeError, RecursionError):
-                raise FormatError(
-                    "not the record of a run; this file is for `bench run` alone: give another",
-                    path=output,
-                    line=number,
-                ) from None
-
-        def append(record: Mapping[str, Any]) -> None:
-            line = json.dumps(record, allow_nan=False).encode() + b"\n"
-            while line:  # at once, but for a full disk or a signal
-                line = line[os.write(file.fileno(), line) :]
-            os.fsync(file.fileno())
-
-        yield known, append
-
-
-def _lock(file: IO[bytes], output: Path) -> None:
-    try:
-        import fcntl
-    except ImportError:  # Windows: nobody looks
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise MargmapError(f"{output}: another `bench run` writes to it: wait for its end or kill it") from None

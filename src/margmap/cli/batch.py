@@ -10,17 +10,17 @@ import csv
 import hashlib
 import io
 import json
-import os
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from margmap.cli.output import bar, json_text, printable, spinner
 from margmap.errors import FormatError, QueryError
 from margmap.foundation.interrupts import staying
+from margmap.io.journal import Journal
 
 if TYPE_CHECKING:
     from margmap.circuit import Circuit, Name
@@ -141,31 +141,27 @@ class Part:
         #: How many rows are done, from the first on, and how many of them ended with each status.
         self.done = 0
         self.ended: Counter[str] = Counter()
-        self._lines: list[bytes] = []
+        self._lines: list[str] = []
         self._finished = False
         self._saved = time.monotonic()
 
     def __enter__(self) -> Part:
+        self._journal = Journal(self.path)
         try:
-            self._file: IO[bytes] = self.path.open("a+b")
-        except OSError as error:
-            raise FormatError(f"cannot be written: {error.strerror or error}", path=self.path) from error
-        try:
-            self._lock()
             self._resume()
         except BaseException:
-            self._file.close()
+            self._journal.close()
             raise
         return self
 
     def __exit__(self, *_error: object) -> None:
-        self._file.close()
+        self._journal.close()
         if self._finished:
             self.path.unlink(missing_ok=True)
 
     def add(self, answer: Answer) -> None:
         """Take the answer of the next row."""
-        self._lines.append(_line(_record(self.done, answer)))
+        self._lines.append(json_text(_record(self.done, answer)))
         self.done += 1
         self.ended[answer.status] += 1
         if len(self._lines) >= SAVE_ROWS or time.monotonic() > self._saved + SAVE_SECONDS:
@@ -173,43 +169,26 @@ class Part:
 
     def save(self) -> None:
         """Write what was taken so that it lasts."""
-        content = b"".join(self._lines)
+        lines = self._lines.copy()
         self._lines.clear()  # whatever happens below, nothing is written twice
-        try:
-            self._file.write(content)
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            raise FormatError(f"cannot be written: {error.strerror or error}", path=self.path) from error
+        self._journal.append(*lines)
         self._saved = time.monotonic()
 
     def finish(self, output: Path, columns: Sequence[Name]) -> None:
         """Write the output; this file is not needed any more."""
         from margmap.io.files import write_lines
 
-        records = (json.loads(line) for line in self._whole_lines())
+        records = (json.loads(line) for line in self._journal.lines())
         next(records)
         write_lines(output, map(json_text, records) if _is_jsonl(output) else _csv(records, columns))
         self._finished = True
 
-    def _lock(self) -> None:
-        """Refuse a second run that writes the same file at the same time; the lock ends with the process."""
-        try:
-            import fcntl
-        except ImportError:  # Windows
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise FormatError("another run is writing this file: wait for it, or stop it", path=self.path) from None
-
     def _resume(self) -> None:
         """Count the answers of an earlier run of the same job, and cut off what it did not write to its end."""
-        lines = self._whole_lines()
+        lines = self._journal.lines()
         first = next(lines, None)
         if first is None:
-            self._file.truncate(0)
-            self._lines.append(_line({"job": self._job}))
+            self._lines.append(json_text({"job": self._job}))
             self.save()
             return
         before = _object(first).get("job")
@@ -230,14 +209,7 @@ class Part:
             kept += len(line)
             self.done += 1
             self.ended[record["status"]] += 1
-        self._file.truncate(kept)
-
-    def _whole_lines(self) -> Iterator[bytes]:
-        self._file.seek(0)
-        for line in self._file:
-            if not line.endswith(b"\n"):
-                return
-            yield line
+        self._journal.cut(kept)
 
 
 def _record(row: int, answer: Answer) -> dict[str, Any]:
@@ -246,10 +218,6 @@ def _record(row: int, answer: Answer) -> dict[str, Any]:
     if isinstance(answer, FailedRow):
         return {"row": row, "status": answer.status, "error": printable(answer.error), "kind": answer.kind}
     return {"row": row, **answer.to_dict()}
-
-
-def _line(record: Mapping[str, Any]) -> bytes:
-    return (json_text(record) + "\n").encode()
 
 
 def _object(line: bytes) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from margmap.foundation.numerals import real_of
 
 if TYPE_CHECKING:
     from margmap.bench.instances import Proportions
-    from margmap.bench.runs import Method, Progress
+    from margmap.bench.runs import Finished, Method
 
 bench = typer.Typer(
     name="bench",
@@ -126,7 +126,7 @@ def run(
     ended: dict[str, int] = {}
     with _executor(jobs, dask) as (executor, at_once), _display(len(tasks)) as show:
 
-        def report(progress: Progress) -> None:
+        def report(progress: Finished) -> None:
             if progress.record is not None:
                 status = str(progress.record["status"])
                 ended[status] = ended.get(status, 0) + 1
@@ -230,7 +230,7 @@ def _executor(jobs: int, dask: str | None) -> Iterator[tuple[Executor, int]]:
 
 
 @contextmanager
-def _display(total: int) -> Iterator[Callable[[Progress], None]]:
+def _display(total: int) -> Iterator[Callable[[Finished], None]]:
     """A progress bar on a terminal's stderr; elsewhere nothing."""
     if not sys.stderr.isatty():
         yield lambda _progress: None
