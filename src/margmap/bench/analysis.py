@@ -6,7 +6,7 @@ import math
 import statistics
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeVar
 
 from margmap.bench.figure import STYLES, Axis, Plot, Series, short
 from margmap.bench.records import Run
@@ -23,7 +23,7 @@ _MOST_POINTS, _MOST_ROWS = 4000, 200
 # An axis of logarithms has no place for a run of no time at all.
 _LEAST_SECONDS = 1e-4
 
-Key: TypeAlias = tuple[str, int]
+K = TypeVar("K")
 
 
 class Cell(NamedTuple):
@@ -93,6 +93,14 @@ class Faster(NamedTuple):
         return f"{self.sign} {rounded(self.ratio)}".strip()
 
 
+def grouped(runs: Iterable[Run], key: Callable[[Run], K]) -> dict[K, list[Run]]:
+    """The runs by a key, in their order."""
+    found: dict[K, list[Run]] = {}
+    for run in runs:
+        found.setdefault(key(run), []).append(run)
+    return found
+
+
 class Study:
     """All runs of a report, sorted out once."""
 
@@ -107,23 +115,13 @@ class Study:
         #: The reference first, so that it looks the same in every report.
         self.style = {label: at for at, label in enumerate(sorted(self.labels, key=lambda one: one != self.reference))}
         self.groups = sorted({run.proportions for run in self.runs})
-        self.size = self._largest("edges")
-        self.variables = self._largest("variables")
-        names = {run.dataset for run in self.runs}
+        of_dataset = grouped(self.runs, lambda run: run.dataset)
+        self.size = {name: max(run.edges or 0 for run in own) for name, own in of_dataset.items()}
+        self.variables = {name: max(run.variables or 0 for run in own) for name, own in of_dataset.items()}
         #: By number of variables, as in the paper, then by size.
-        self.datasets = sorted(names, key=lambda name: (self.variables[name], self.size[name], name))
-        self._by: dict[tuple[str, tuple[float, ...], str], list[Run]] = {}
-        for run in self.runs:
-            self._by.setdefault((run.dataset, run.proportions, run.label), []).append(run)
-        self.by_instance: dict[Key, list[Run]] = {}
-        for run in self.runs:
-            self.by_instance.setdefault(run.key, []).append(run)
-
-    def _largest(self, field: str) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for run in self.runs:
-            found[run.dataset] = max(found.get(run.dataset, 0), getattr(run, field) or 0)
-        return found
+        self.datasets = sorted(of_dataset, key=lambda name: (self.variables[name], self.size[name], name))
+        self._by = grouped(self.runs, lambda run: (run.dataset, run.proportions, run.label))
+        self.by_instance = grouped(self.runs, lambda run: run.key)
 
     def select(self, label: str, dataset: str | None = None, proportions: tuple[float, ...] | None = None) -> list[Run]:
         """The runs of a method, of one dataset or of all, of one division of the variables or of all."""
@@ -182,7 +180,7 @@ def times_table(study: Study, proportions: tuple[float, ...] | None) -> Table:
         runs = [study.select(label, dataset, proportions) for label in study.labels]
         if not any(runs):
             continue
-        head = [_named(dataset), _count(study.variables[dataset]), _count(study.size[dataset])]
+        head = [_cell(dataset), _plain(study.variables[dataset]), _plain(study.size[dataset])]
         rows.append(head + _means(runs) + (_faster(study.faster(dataset, proportions)) if compared else []))
     totals = _means([study.select(label, None, proportions) for label in study.labels])
     foot = [Cell("all"), Cell(""), Cell(""), *totals, *(_faster(study.faster(None, proportions)) if compared else [])]
@@ -203,16 +201,10 @@ def status_table(study: Study) -> Table:
         runs = study.select(label)
         seconds = [run.counted for run in runs if run.solved]
         peak = max((run.peak_bytes for run in runs if run.peak_bytes is not None), default=None)
-        rows.append(
-            [
-                _named(label),
-                _count(len(runs)),
-                *(_count(sum(run.status == status for run in runs)) for status in statuses),
-                _seconds(statistics.median(seconds) if seconds else None),
-                _seconds(max(seconds, default=None)),
-                _bytes(peak),
-            ]
-        )
+        times = [statistics.median(seconds) if seconds else None, max(seconds, default=None)]
+        ended = [sum(run.status == status for run in runs) for status in statuses]
+        numbers = [_plain(len(runs)), *map(_plain, ended), *(_cell(time, rounded) for time in times)]
+        rows.append([_cell(label), *numbers, _cell(peak, amount)])
     return Table("statuses", "How the runs ended", columns, rows)
 
 
@@ -224,15 +216,13 @@ def runs_table(study: Study) -> Table:
     column_of = {label: at for at, label in enumerate(study.labels)}
     rows = [
         [
-            _named(run.dataset),
-            _count(run.instance),
-            _named(proportions_text(run.proportions)),
-            _named(run.label),
-            _named(run.status.replace("_", " ")),
-            _seconds(run.seconds),
+            _cell(run.dataset),
+            _plain(run.instance),
+            *map(_cell, (proportions_text(run.proportions), run.label, run.status.replace("_", " "))),
+            _cell(run.seconds, rounded),
             _plain(run.log_prob, ".6f"),
             _plain(run.gap, ".2g"),
-            _bytes(run.peak_bytes),
+            _cell(run.peak_bytes, amount),
         ]
         for run in sorted(study.runs, key=lambda run: (order[run.dataset], *run.key, column_of[run.label]))
     ]
@@ -260,13 +250,7 @@ def conflict_table(found: Agreement) -> Table:
     """The pairs of runs that contradict each other."""
     columns = [Column(text, False) for text in ("dataset", "instance", "method", "other method", "what is wrong")]
     rows = [
-        [
-            _named(one.dataset),
-            _place(one),
-            _named(one.label),
-            _named(other.label),
-            Cell(why, why),
-        ]
+        [_cell(one.dataset), _place(one), *map(_cell, (one.label, other.label, why))]
         for one, other, why in found.conflicts
     ]
     return Table("conflicts", "Runs that contradict each other", columns, rows)
@@ -274,17 +258,11 @@ def conflict_table(found: Agreement) -> Table:
 
 def failure_table(study: Study) -> Table | None:
     """The runs that failed or were killed, None if there is none."""
-    failed = [run for run in study.runs if run.status in ("failed", "killed")]
     columns = [Column(text, False) for text in ("dataset", "instance", "method", "status", "error")]
     rows = [
-        [
-            _named(run.dataset),
-            _place(run),
-            _named(run.label),
-            _named(run.status),
-            _named(run.error or "–"),
-        ]
-        for run in failed
+        [_cell(run.dataset), _place(run), *map(_cell, (run.label, run.status, run.error or "–"))]
+        for run in study.runs
+        if run.ended_badly
     ]
     return Table("failures", "Runs that failed or were killed", columns, rows) if rows else None
 
@@ -293,13 +271,11 @@ def cactus(study: Study) -> tuple[Plot, Table]:
     """How many instances each method has solved after a time, and the same as a table."""
     total = len(study.by_instance)
     series, counts = [], []
-    solved = {
-        label: sorted(max(run.counted, _LEAST_SECONDS) for run in study.select(label) if run.solved)
-        for label in study.labels
-    }
+    solved: dict[str, list[float]] = {}
     last = max((run.counted for run in study.runs), default=1.0)
-    for label in study.labels:
-        times, style = solved[label], study.style[label]
+    for label, style in ((label, study.style[label]) for label in study.labels):
+        times = sorted(max(run.counted, _LEAST_SECONDS) for run in study.select(label) if run.solved)
+        solved[label] = times
         points = [(seconds, float(n)) for n, seconds in enumerate(times, 1)]
         if points and last > times[-1]:
             points.append((last, points[-1][1]))
@@ -311,7 +287,7 @@ def cactus(study: Study) -> tuple[Plot, Table]:
     marks = [10.0**power for power in range(-3, 5) if 10.0**power < last] + [last]
     columns = [Column("within seconds"), *(Column(label) for label in study.labels)]
     rows = [
-        [Cell(short(mark), mark), *(_count(sum(t <= mark for t in solved[label])) for label in study.labels)]
+        [Cell(short(mark), mark), *(_plain(sum(t <= mark for t in solved[label])) for label in study.labels)]
         for mark in marks
     ]
     return plot, Table("cactus-data", "Instances solved within a time", columns, rows)
@@ -322,10 +298,8 @@ def example_of(study: Study, dataset: str | None = None, instance: int | None = 
 
     Without ``dataset`` it is of :data:`EXAMPLE` if that has traces, or else of any dataset. None if there is no trace.
     """
-    traced: dict[Key, list[Run]] = {}
-    for run in study.runs:
-        if run.trace and dataset in (None, run.dataset) and instance in (None, run.instance):
-            traced.setdefault(run.key, []).append(run)
+    wanted = (run for run in study.runs if dataset in (None, run.dataset) and instance in (None, run.instance))
+    traced = grouped((run for run in wanted if run.trace), lambda run: run.key)
     candidates = [runs for runs in traced.values() if dataset or runs[0].dataset == EXAMPLE] or list(traced.values())
     if not candidates:
         return None
@@ -356,7 +330,7 @@ def trace_plots(study: Study, example: Example) -> list[tuple[Plot, Table]]:
         ends = f"from {first:,.0f} edges, at most {most:,.0f}, at the end {last:,.0f}"
         words.append(f"{run.label} took {len(run.trace)} iterations {how}, {ends}")
         rows += [
-            [_named(run.label), _plain(x, "g"), _plain(upper, ".6f"), _plain(lower, ".6f"), _plain(edges)]
+            [_cell(run.label), _plain(x, "g"), _plain(upper, ".6f"), _plain(lower, ".6f"), _plain(edges)]
             for x, upper, lower, edges in _thinned(steps, _MOST_ROWS)
         ]
     told = "; ".join(words) + "."
@@ -394,8 +368,7 @@ def conditions(study: Study) -> list[tuple[str, str]]:
 
 
 def _host(key: str, value: object) -> str:
-    is_size = isinstance(value, int) and not isinstance(value, bool) and "memory" in key
-    return amount(value) if is_size and isinstance(value, int) else str(value)
+    return amount(value) if isinstance(value, int) and "memory" in key else str(value)
 
 
 def _conflict(one: Run, other: Run, tolerance: float) -> str:
@@ -407,8 +380,7 @@ def _conflict(one: Run, other: Run, tolerance: float) -> str:
     for found, bounding in ((one, other), (other, one)):
         if found.log_prob is None or bounding.log_upper is None:
             continue
-        above = found.log_prob - bounding.log_upper
-        if above > tolerance:
+        if (above := found.log_prob - bounding.log_upper) > tolerance:
             return (
                 f"{found.label} has a state at {found.log_prob:.9f}, {above:.3g} nats above what {bounding.label} "
                 f"says is the upper bound, {bounding.log_upper:.9f}"
@@ -420,10 +392,9 @@ def _steps(run: Run) -> list[tuple[float, float, float, float]]:
     """Iteration, upper bound, lower bound, edges: two for each row of :meth:`Iteration.to_dict`, else one."""
 
     def number(row: dict[str, Any], name: str) -> float:
-        value = row.get(name)
         try:
-            return math.nan if value is None else float(value)
-        except (TypeError, ValueError):
+            return float(row[name])
+        except (KeyError, TypeError, ValueError):
             return math.nan
 
     steps: list[tuple[float, float, float, float]] = []
@@ -440,11 +411,8 @@ def _steps(run: Run) -> list[tuple[float, float, float, float]]:
 
 
 def _thinned(points: list[Any], most: int) -> list[Any]:
-    if len(points) <= most:
-        return points
-    every = -(-len(points) // most)
-    kept = points[::every]
-    return kept if kept[-1] == points[-1] else [*kept, points[-1]]
+    kept = points[:: max(1, -(-len(points) // most))]
+    return kept if kept[-1:] == points[-1:] else [*kept, points[-1]]
 
 
 def _means(columns: Sequence[Sequence[Run]]) -> list[Cell]:
@@ -460,29 +428,16 @@ def _means(columns: Sequence[Sequence[Run]]) -> list[Cell]:
 
 
 def _faster(found: Faster | None) -> list[Cell]:
-    if found is None:
-        return [Cell("–")]
-    return [Cell(found.text, found.ratio, f"({found.next_best})")]
+    return [Cell("–") if found is None else Cell(found.text, found.ratio, f"({found.next_best})")]
 
 
 def _place(run: Run) -> Cell:
     return Cell(run.place, f"{run.instances} {run.instance:06d}")
 
 
-def _named(text: str) -> Cell:
-    return Cell(text, text)
-
-
-def _count(number: int) -> Cell:
-    return Cell(f"{number:,}", number)
-
-
-def _seconds(value: float | None) -> Cell:
-    return Cell("–" if value is None else rounded(value), value)
-
-
-def _bytes(number: int | None) -> Cell:
-    return Cell("–" if number is None else amount(number), number)
+def _cell(value: float | str | None, show: Callable[[Any], str] = str) -> Cell:
+    """A value as ``show`` writes it, a dash if there is none."""
+    return Cell("–") if value is None else Cell(show(value), value)
 
 
 def _plain(value: float | None, form: str = ",.0f") -> Cell:

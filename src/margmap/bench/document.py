@@ -43,7 +43,7 @@ class Figure(NamedTuple):
     data: Table | None
 
 
-Block: TypeAlias = Text | Facts | Code | Shown | Figure
+Item: TypeAlias = Text | Facts | Code | Shown | Figure
 
 
 class Section(NamedTuple):
@@ -51,7 +51,7 @@ class Section(NamedTuple):
 
     name: str
     title: str
-    blocks: list[Block]
+    blocks: list[Item]
 
 
 class Document(NamedTuple):
@@ -68,14 +68,14 @@ def markdown_lines(document: Document) -> Iterator[str]:
     yield ""
     yield plain(document.subtitle)
     for section in document.sections:
-        shown = [block for block in section.blocks if not (isinstance(block, Shown) and block.folded)]
+        shown = [item for item in section.blocks if not (isinstance(item, Shown) and item.folded)]
         if not shown:
             continue
         yield ""
         yield f"## {plain(section.title)}"
-        for block in shown:
+        for item in shown:
             yield ""
-            yield from _block(block)
+            yield from _item(item)
 
 
 def plain(text: str) -> str:
@@ -87,23 +87,23 @@ def plain(text: str) -> str:
     return re.sub(r"^(\d*)([#+.)-]+ )", r"\1\\\2", escaped)
 
 
-def _block(block: Block) -> Iterator[str]:
-    if isinstance(block, Text):
-        yield f"**{plain(block.text)}**" if block.tone == "bad" else plain(block.text)
-    elif isinstance(block, Facts):
-        yield from (f"- {plain(name)}: {plain(value)}" for name, value in block.pairs)
-    elif isinstance(block, Code):
-        ticks = "`" * max(3, 1 + max((len(run) for line in block.lines for run in re.findall("`+", line)), default=0))
+def _item(item: Item) -> Iterator[str]:
+    if isinstance(item, Text):
+        yield f"**{plain(item.text)}**" if item.tone == "bad" else plain(item.text)
+    elif isinstance(item, Facts):
+        yield from (f"- {plain(name)}: {plain(value)}" for name, value in item.pairs)
+    elif isinstance(item, Code):
+        ticks = "`" * max(3, 1 + max((len(run) for line in item.lines for run in re.findall("`+", line)), default=0))
         yield f"{ticks}sh"
-        yield from block.lines
+        yield from item.lines
         yield ticks
-    elif isinstance(block, Figure):
-        yield f"![{plain(block.plot.description)}]({block.plot.name}.svg)"
-        if block.data is not None and len(block.data.rows) <= 20:
+    elif isinstance(item, Figure):
+        yield f"![{plain(item.plot.description)}]({item.plot.name}.svg)"
+        if item.data is not None and len(item.data.rows) <= 20:
             yield ""
-            yield from _table(block.data)
+            yield from _table(item.data)
     else:
-        yield from _table(block.table)
+        yield from _table(item.table)
 
 
 def _table(table: Table) -> Iterator[str]:

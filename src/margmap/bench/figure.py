@@ -120,11 +120,6 @@ def svg_body(plot: Plot, style: str = "", *, standalone: bool = False) -> Iterat
     yield "</svg>"
 
 
-def marker(style: int, x: float, y: float) -> str:
-    """The marker of a style as an SVG path around a point."""
-    return f"M{x:.1f} {y:.1f}{MARKERS[style % STYLES]}"
-
-
 class _Scale:
     """From values to places on the paper, along one axis."""
 
@@ -184,23 +179,26 @@ def short(value: float) -> str:
 
 def path_of(points: Sequence[tuple[float, float]], step: bool) -> str:
     """The SVG path through places on the paper."""
-    parts: list[str] = []
-    for x, y in points:
-        parts.append(f"M{x:.1f} {y:.1f}" if not parts else f"H{x:.1f}V{y:.1f}" if step else f"L{x:.1f} {y:.1f}")
-    return "".join(parts)
+    (x, y), *others = points
+    return f"M{x:.1f} {y:.1f}" + "".join(f"H{x:.1f}V{y:.1f}" if step else f"L{x:.1f} {y:.1f}" for x, y in others)
+
+
+def _line(series: Series, path: str) -> str:
+    dash = DASHES[series.dash % len(DASHES)]
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    return f'<path class="line s{series.style % STYLES}"{dashes} d="{path}"/>'
+
+
+def _marks(series: Series, points: Sequence[tuple[float, float]]) -> str:
+    path = "".join(f"M{x:.1f} {y:.1f}{MARKERS[series.style % STYLES]}" for x, y in points)
+    return f'<path class="m s{series.style % STYLES}" d="{path}"/>'
 
 
 def _drawn(series: Series, xs: _Scale, ys: _Scale) -> Iterator[str]:
     points = [(xs.at(x), ys.at(y)) for x, y in series.points]
-    if not points:
-        return
-    colour = f"s{series.style % STYLES}"
-    dash = DASHES[series.dash % len(DASHES)]
-    dashes = f' stroke-dasharray="{dash}"' if dash else ""
-    yield f'<path class="line {colour}"{dashes} d="{path_of(points, series.step)}"/>'
-    every = max(1, len(points) // _MARKERS)
-    marks = "".join(marker(series.style, x, y) for x, y in [*points[::every], points[-1]])
-    yield f'<path class="m {colour}" d="{marks}"/>'
+    if points:
+        yield _line(series, path_of(points, series.step))
+        yield _marks(series, [*points[:: max(1, len(points) // _MARKERS)], points[-1]])
 
 
 def _legend(series: Sequence[Series]) -> tuple[list[str], int]:
@@ -212,13 +210,7 @@ def _legend(series: Sequence[Series]) -> tuple[list[str], int]:
         if x > _LEFT and x + width > _WIDTH - _RIGHT:
             x, row = _LEFT, row + 1
         y = 14 + 20 * row
-        dash = DASHES[one.dash % len(DASHES)]
-        dashes = f' stroke-dasharray="{dash}"' if dash else ""
-        colour = f"s{one.style % STYLES}"
-        lines += [
-            f'<path class="line {colour}"{dashes} d="M{x} {y}h28"/>',
-            f'<path class="m {colour}" d="{marker(one.style, x + 14, y)}"/>',
-            f'<text x="{x + 34}" y="{y + 4}">{escape(one.label)}</text>',
-        ]
+        label = f'<text x="{x + 34}" y="{y + 4}">{escape(one.label)}</text>'
+        lines += [_line(one, f"M{x} {y}h28"), _marks(one, [(x + 14, y)]), label]
         x += int(width)
     return lines, row + 1

@@ -10,7 +10,7 @@ from html import escape
 from importlib.resources import files
 
 from margmap.bench.analysis import Cell, Column, Table
-from margmap.bench.document import Block, Code, Document, Facts, Figure, Text
+from margmap.bench.document import Code, Document, Facts, Figure, Item, Text
 from margmap.bench.figure import DARK, DASHES, LIGHT, MARKERS, colours, svg_body
 
 # A table with more rows than this scrolls within itself.
@@ -25,7 +25,7 @@ def page_lines(document: Document) -> Iterator[str]:
         f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; img-src data:; "
         "base-uri 'none'; form-action 'none'"
     )
-    figures = [block for section in document.sections for block in section.blocks if isinstance(block, Figure)]
+    figures = [item for section in document.sections for item in section.blocks if isinstance(item, Figure)]
     data = {"plots": [figure.plot.to_dict() for figure in figures], "dashes": DASHES, "markers": MARKERS}
     yield '<!doctype html><html lang="en"><head><meta charset="utf-8">'
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
@@ -37,33 +37,35 @@ def page_lines(document: Document) -> Iterator[str]:
     yield "</ul></nav></header><main>"
     for section in document.sections:
         yield f'<section aria-labelledby="{section.name}"><h2 id="{section.name}">{escape(section.title)}</h2>'
-        for block in section.blocks:
-            yield from _block(block)
+        for item in section.blocks:
+            yield from _item(item)
         yield "</section>"
     yield "</main>"
     yield f'<script type="application/json" id="data">{_embedded(data)}</script>'
     yield f"<script>{script}</script></body></html>"
 
 
-def _block(block: Block) -> Iterator[str]:
-    if isinstance(block, Text):
-        tone = f' class="{block.tone}"' if block.tone else ""
-        role = ' role="alert"' if block.tone == "bad" else ""
-        yield f"<p{tone}{role}>{escape(block.text)}</p>"
-    elif isinstance(block, Facts):
+def _item(item: Item) -> Iterator[str]:
+    if isinstance(item, Text):
+        tone = f' class="{item.tone}"' if item.tone else ""
+        role = ' role="alert"' if item.tone == "bad" else ""
+        yield f"<p{tone}{role}>{escape(item.text)}</p>"
+    elif isinstance(item, Facts):
         yield "<dl>"
-        yield from (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in block.pairs)
+        yield from (f"<dt>{escape(name)}</dt><dd>{escape(value)}</dd>" for name, value in item.pairs)
         yield "</dl>"
-    elif isinstance(block, Code):
-        yield f'<pre tabindex="0">{escape(chr(10).join(block.lines))}</pre>'
-    elif isinstance(block, Figure):
-        yield from _figure(block)
-    elif block.folded:
-        yield f"<details><summary>{escape(block.table.caption)} ({len(block.table.rows):,} rows)</summary>"
-        yield from _table(block.table)
-        yield "</details>"
+    elif isinstance(item, Code):
+        yield f'<pre tabindex="0">{escape(chr(10).join(item.lines))}</pre>'
+    elif isinstance(item, Figure):
+        yield from _figure(item)
+    elif item.folded:
+        yield from _folded(f"{item.table.caption} ({len(item.table.rows):,} rows)", item.table)
     else:
-        yield from _table(block.table)
+        yield from _table(item.table)
+
+
+def _folded(summary: str, table: Table) -> Iterator[str]:
+    yield from (f"<details><summary>{escape(summary)}</summary>", *_table(table), "</details>")
 
 
 def _figure(figure: Figure) -> Iterator[str]:
@@ -72,9 +74,7 @@ def _figure(figure: Figure) -> Iterator[str]:
     yield from svg_body(plot)
     yield f"</div><figcaption>{escape(plot.description)}</figcaption>"
     if figure.data is not None:
-        yield f"<details><summary>Data: {escape(figure.data.caption)}</summary>"
-        yield from _table(figure.data)
-        yield "</details>"
+        yield from _folded(f"Data: {figure.data.caption}", figure.data)
     yield "</figure>"
 
 
@@ -83,15 +83,9 @@ def _table(table: Table) -> Iterator[str]:
     yield f'<div class="scroll{tall}" tabindex="0" role="region" aria-label="{escape(table.caption)}">'
     yield f'<table id="{table.name}"><caption><span>{escape(table.caption)}</span></caption><thead><tr>'
     yield "".join(f'<th scope="col"{_number(column)}>{escape(column.text)}</th>' for column in table.columns)
-    yield "</tr></thead><tbody>"
-    for row in table.rows:
-        yield _row(row, table.columns)
-    yield "</tbody>"
+    yield from ("</tr></thead><tbody>", *(_row(row, table.columns) for row in table.rows), "</tbody>")
     if table.foot:
-        yield "<tfoot>"
-        for row in table.foot:
-            yield _row(row, table.columns)
-        yield "</tfoot>"
+        yield from ("<tfoot>", *(_row(row, table.columns) for row in table.foot), "</tfoot>")
     yield "</table></div>"
 
 

@@ -55,6 +55,11 @@ class Run(NamedTuple):
         return self.status == "optimal"
 
     @property
+    def ended_badly(self) -> bool:
+        """Whether the run failed or was killed."""
+        return self.status in ("failed", "killed")
+
+    @property
     def counted(self) -> float:
         """The seconds that averages take: of solving, or the time limit if the run was not solved, whatever ended it.
 
@@ -93,11 +98,6 @@ def read_records(path: str | os.PathLike[str]) -> Records:
     return Records(latest(runs), torn)
 
 
-def torn_end(content: bytes) -> int:
-    """Where the whole lines of a file end: what comes after its last line break was cut off."""
-    return content.rfind(b"\n") + 1
-
-
 def runs_of(records: Iterable[Mapping[str, Any]]) -> list[Run]:
     """Runs from records that are in memory."""
     return latest([_run(record, "records", number) for number, record in enumerate(records, 1)])
@@ -108,67 +108,48 @@ def latest(runs: Iterable[Run]) -> list[Run]:
     return list({(run.key, run.label): run for run in runs}.values())
 
 
+# The fields that a record must have, and what they must be; then numbers, numbers that are not infinite, whole numbers.
+_NEEDED: dict[str, tuple[type, str]] = {
+    "dataset": (str, "text"),
+    "instances": (str, "text"),
+    "instance": (int, "a whole number"),
+    "proportions": (list, "a list of numbers"),
+    "label": (str, "text"),
+    "status": (str, "text"),
+}
+_NUMBERS = ("log_prob", "log_upper", "gap")
+_FINITE = ("time_limit", "seconds", "wall_seconds")
+_WHOLE = ("edges", "variables", "memory_limit", "peak_bytes")
+
+
 def _run(data: Any, path: object, line: int) -> Run:
-    if not isinstance(data, Mapping):
-        raise FormatError("not the record of a run: expected an object", path=path, line=line)
+    def wrong(what: str) -> FormatError:
+        return FormatError(f"not the record of a run: {what}", path=path, line=line)
 
-    def need(field: str, kind: type, what: str) -> Any:
-        value = data.get(field)
-        if not isinstance(value, kind) or isinstance(value, bool):
-            raise FormatError(f'not the record of a run: "{field}" must be {what}', path=path, line=line)
-        return value
-
-    def number(field: str, value: Any = None) -> float | None:
-        value = data.get(field) if value is None else value
-        if value is None:
-            return None
+    def number(field: str, value: Any) -> float | None:
         try:
-            if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+            if isinstance(value, bool) or not isinstance(value, (int, float, str, type(None))):
                 raise ValueError
             # "-inf" is how margmap's JSON has minus infinity.
-            given = real_of(value) if isinstance(value, str) else float(value)
+            given = math.nan if value is None else real_of(value) if isinstance(value, str) else float(value)
         except ValueError:
-            raise FormatError(f'not the record of a run: "{field}" must be a number', path=path, line=line) from None
-        return None if math.isnan(given) else given
+            raise wrong(f'"{field}" must be a number') from None
+        return None if math.isnan(given) or (math.isinf(given) and field not in _NUMBERS) else given
 
-    def finite(field: str) -> float | None:
-        value = number(field)
-        return None if value is None or math.isinf(value) else value
-
-    def whole(field: str) -> int | None:
-        value = finite(field)
-        return None if value is None else int(value)
-
-    def text(field: str) -> str:
-        value = data.get(field)
-        return "" if value is None else str(value)
-
+    if not isinstance(data, Mapping):
+        raise wrong("expected an object")
+    for field, (kind, what) in _NEEDED.items():
+        if not isinstance(data.get(field), kind) or isinstance(data[field], bool):
+            raise wrong(f'"{field}" must be {what}')
     trace = data.get("trace") or []
     if not isinstance(trace, list) or not all(isinstance(row, dict) for row in trace):
-        raise FormatError('not the record of a run: "trace" must be a list of objects', path=path, line=line)
-    parts = need("proportions", list, "a list of numbers")
-    options, host = data.get("options") or {}, data.get("host") or {}
-    return Run(
-        dataset=need("dataset", str, "text"),
-        instances=need("instances", str, "text"),
-        instance=need("instance", int, "a whole number"),
-        proportions=tuple(number("proportions", part) or 0.0 for part in parts),
-        label=need("label", str, "text"),
-        status=need("status", str, "text"),
-        method=text("method"),
-        options=options if isinstance(options, Mapping) else {"options": options},
-        edges=whole("edges"),
-        variables=whole("variables"),
-        time_limit=finite("time_limit"),
-        memory_limit=whole("memory_limit"),
-        error=text("error") or None,
-        log_prob=number("log_prob"),
-        log_upper=number("log_upper"),
-        gap=number("gap"),
-        seconds=finite("seconds"),
-        wall_seconds=finite("wall_seconds"),
-        peak_bytes=whole("peak_bytes"),
-        trace=trace,
-        margmap=text("margmap"),
-        host=host if isinstance(host, Mapping) else {"host": host},
-    )
+        raise wrong('"trace" must be a list of objects')
+    found: dict[str, Any] = {field: data[field] for field in _NEEDED}
+    found |= {field: number(field, data.get(field)) for field in (*_NUMBERS, *_FINITE, *_WHOLE)}
+    found |= {field: int(found[field]) for field in _WHOLE if found[field] is not None}
+    found |= {field: str(data.get(field) or "") for field in ("method", "margmap", "error")}
+    for field in ("options", "host"):
+        given = data.get(field) or {}
+        found[field] = given if isinstance(given, Mapping) else {field: given}
+    found["proportions"] = tuple(number("proportions", part) or 0.0 for part in data["proportions"])
+    return Run(**found | {"error": found["error"] or None, "trace": trace})

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from margmap.bench import analysis
 from margmap.bench.analysis import Agreement, Study, rounded
 from margmap.bench.document import (
-    Block,
     Code,
     Document,
     Facts,
     Figure,
+    Item,
     Section,
     Shown,
     Text,
@@ -87,6 +87,7 @@ def report(
         raise QueryError(f"no run is on the dataset {example!r}: choose one of {', '.join(study.datasets)}")
     found = analysis.agreement(study, tolerance)
     when = date or datetime.now(timezone.utc).strftime("%Y-%m-%d")
+    runs = analysis.runs_table(study)
     document = Document(
         title,
         f"{when}. {len(study.runs):,} runs: {len(study.labels)} methods, {len(study.by_instance):,} instances, "
@@ -96,20 +97,24 @@ def report(
             Section("times", "Time and instances solved", _times(study)),
             *_figures(study, example, example_instance),
             Section("agreement", "Agreement", _agreement(study, found, tolerance)),
-            Section("runs-section", "Runs", _runs(study)),
+            Section("runs-section", "Runs", [Shown(analysis.status_table(study)), Shown(runs, folded=True)]),
             Section("conditions", "Conditions", _conditions(study, loaded.torn, commands)),
         ],
     )
-    solved = {label: [run.solved for run in study.select(label)] for label in study.labels}
     return Report(
         _write(document, Path(folder)),
         len(study.runs),
         len(study.by_instance),
-        {label: (sum(ones), len(ones)) for label, ones in solved.items()},
+        _solved(study),
         [f"{one.dataset}, {one.place}: {why}" for one, _, why in found.conflicts],
-        sum(run.status in ("failed", "killed") for run in study.runs),
+        sum(run.ended_badly for run in study.runs),
         loaded.torn,
     )
+
+
+def _solved(study: Study) -> dict[str, tuple[int, int]]:
+    runs = {label: study.select(label) for label in study.labels}
+    return {label: (sum(run.solved for run in own), len(own)) for label, own in runs.items()}
 
 
 def _write(document: Document, folder: Path) -> list[Path]:
@@ -131,12 +136,10 @@ def _write(document: Document, folder: Path) -> list[Path]:
     return [folder / name for name in (MARKDOWN, PAGE, *(name for name in contents if name.endswith(".svg")))]
 
 
-def _summary(study: Study, found: Agreement, tolerance: float) -> list[Block]:
-    counts = []
-    for label in study.labels:
-        runs = study.select(label)
-        counts.append(f"{label} {sum(run.solved for run in runs):,} of {len(runs):,}")
-    blocks: list[Block] = [_verdict(found, tolerance), Text(f"Solved, with a proof: {sentence_list(counts)}.")]
+def _summary(study: Study, found: Agreement, tolerance: float) -> list[Item]:
+    solved = _solved(study).items()
+    counts = [f"{label} {number:,} of {total:,}" for label, (number, total) in solved]
+    blocks: list[Item] = [_verdict(found, tolerance), Text(f"Solved, with a proof: {sentence_list(counts)}.")]
     ratios = [one for one in (study.faster(dataset) for dataset in study.datasets) if one is not None]
     if ratios:
         first = sum(one.ratio > 1 for one in ratios)
@@ -148,14 +151,14 @@ def _summary(study: Study, found: Agreement, tolerance: float) -> list[Block]:
                 "in the median, where an unsolved run counts as its time limit."
             )
         )
-    failed = sum(run.status in ("failed", "killed") for run in study.runs)
+    failed = sum(run.ended_badly for run in study.runs)
     if failed:
         blocks.append(Text(f"{failed} runs failed or were killed: they are listed under Agreement.", "bad"))
     return blocks
 
 
-def _times(study: Study) -> list[Block]:
-    blocks: list[Block] = [
+def _times(study: Study) -> list[Item]:
+    blocks: list[Item] = [
         Text(
             "Mean seconds of solving, without loading the circuit, and how many of the runs were solved. As in the "
             "paper's Table 1, an unsolved run counts as its time limit, whatever ended it, and a method that solved "
@@ -184,7 +187,7 @@ def _figures(study: Study, dataset: str | None, instance: int | None) -> list[Se
         words = "As in the paper's Figure 2: bounds and circuit size while an iterative method runs."
         if instance is None:
             words += " The instance is one that most of these methods solved, of those the one with most iterations."
-        blocks: list[Block] = [Text(words), Figure(bounds, data), Figure(sizes, None)]
+        blocks: list[Item] = [Text(words), Figure(bounds, data), Figure(sizes, None)]
         sections.append(Section("example", "One instance, iteration by iteration", blocks))
     elif dataset is not None:
         sections[0].blocks.append(Text(f"No run on {dataset} has a trace, so there is no figure of iterations."))
@@ -204,8 +207,8 @@ def _verdict(found: Agreement, tolerance: float) -> Text:
     )
 
 
-def _agreement(study: Study, found: Agreement, tolerance: float) -> list[Block]:
-    blocks: list[Block] = [
+def _agreement(study: Study, found: Agreement, tolerance: float) -> list[Item]:
+    blocks: list[Item] = [
         _verdict(found, tolerance),
         Text(
             "Every two runs of an instance are compared: two optima must be equal, and no state that one found may "
@@ -219,12 +222,8 @@ def _agreement(study: Study, found: Agreement, tolerance: float) -> list[Block]:
     return blocks
 
 
-def _runs(study: Study) -> list[Block]:
-    return [Shown(analysis.status_table(study)), Shown(analysis.runs_table(study), folded=True)]
-
-
-def _conditions(study: Study, torn: int, commands: Sequence[str]) -> list[Block]:
-    blocks: list[Block] = [
+def _conditions(study: Study, torn: int, commands: Sequence[str]) -> list[Item]:
+    blocks: list[Item] = [
         Text("Seconds are wall-clock time of solving, on the machine below; each run had a process of its own."),
         Facts(analysis.conditions(study)),
     ]
