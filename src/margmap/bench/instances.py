@@ -95,14 +95,15 @@ def generate(
         raise QueryError(f"{number} instances: ask for at least one")
     if len({str(variable) for variable in circuit.names}) < len(circuit.names):
         raise QueryError("two variables have the same name as text, 3 and '3' say: an instance file cannot tell them")
-    data = None if rows is None else np.atleast_2d(np.asarray(rows))
-    if data is not None and (data.ndim != 2 or data.shape[1] != len(circuit.names) or data.dtype.kind not in "biuf"):
-        raise QueryError(
-            f"rows have shape {data.shape}, but the circuit has {len(circuit.names)} variables: "
-            "one column of numbers each"
-        )
-    if data is not None and data.dtype.kind == "b":
-        data = data.astype(np.int8)
+    data = None
+    if rows is not None:
+        data = np.atleast_2d(np.asarray(rows))
+        if data.ndim != 2 or data.shape[1] != len(circuit.names) or data.dtype.kind not in "biuf":
+            raise QueryError(
+                f"rows have shape {data.shape}, but the circuit has {len(circuit.names)} variables: "
+                "one column of numbers each"
+            )
+        data = data.astype(np.int8) if data.dtype.kind == "b" else data
     return [
         _draw(circuit, _checked(part), np.random.default_rng(_entropy(seed, name, part, index)), data)
         for part in proportions
@@ -131,13 +132,12 @@ def read(path: str | os.PathLike[str]) -> InstanceFile:
     data = parse_json(read_lines(path), path)
     if not isinstance(data, dict):
         raise FormatError('not a file of instances: expected {"model": ..., "instances": [...]}', path=path)
+    seed, entries = data.get("seed"), data.get("instances")
     for field in ("dataset", "model"):
         if not isinstance(data.get(field), str) or not data[field]:
             raise FormatError(f'"{field}" must be text, and not empty', path=path)
-    seed = data.get("seed")
     if seed is not None and type(seed) is not int:
         raise FormatError('"seed" must be a whole number', path=path)
-    entries = data.get("instances")
     if not isinstance(entries, list) or not entries:
         raise FormatError('"instances" must be a list with at least one entry', path=path)
     instances = [_instance(entry, index, path) for index, entry in enumerate(entries)]
@@ -155,22 +155,16 @@ def write_csv(
 
     path = Path(path)
     _require_binary(variables, path)
-    known = {str(variable.name) for variable in variables}
+    known = {str(variable.name): variable for variable in variables}
     lines = []
     for index, instance in enumerate(instances):
-        query = {str(name) for name in instance.query}
         evidence = {str(name): value for name, value in instance.evidence.items()}
-        unknown = (query | set(evidence)) - known
-        if unknown:
+        query = {str(name) for name in instance.query}
+        if unknown := (query | set(evidence)) - set(known):
             raise FormatError(f"instance {index}: {min(unknown)!r} is not a variable of the circuit", path=path)
-        cells = []
-        for variable in variables:
-            name = str(variable.name)
-            if name in evidence:
-                cells.append(_VALUES[variable.code(evidence[name])])
-            else:
-                cells.append(marks.query if name in query else marks.hidden)
-        lines.append(",".join(cells))
+        cells = dict.fromkeys(query, marks.query)
+        cells |= {name: _VALUES[known[name].code(value)] for name, value in evidence.items()}
+        lines.append(",".join(cells.get(str(variable.name), marks.hidden) for variable in variables))
     write_lines(path, lines)
 
 
@@ -203,8 +197,8 @@ def read_csv(path: str | os.PathLike[str], variables: Sequence[Variable], marks:
                 )
         if not query:
             raise FormatError(f"no variable is marked {marks.query} (query)", path=path, line=number)
-        total = len(cells)
-        parts = len(query) / total, len(evidence) / total, (total - len(query) - len(evidence)) / total
+        hidden = len(cells) - len(query) - len(evidence)
+        parts = len(query) / len(cells), len(evidence) / len(cells), hidden / len(cells)
         instances.append(Instance(query, evidence, parts, f"line {number}"))
     return instances
 
@@ -246,14 +240,12 @@ def _draw(circuit: Circuit, proportions: Proportions, rng: np.random.Generator, 
     taken = set(query)
     columns = sorted([column for column in order if column not in taken][:observed])
     values, source = _evidence(circuit, columns, rng, rows)
-    names = circuit.names
+    variables = [circuit.variables[column] for column in columns]
     evidence = {
-        names[column]: float(value)
-        if circuit.variables[column].continuous
-        else circuit.variables[column].label(int(value))
-        for column, value in zip(columns, values, strict=True)
+        variable.name: float(value) if variable.continuous else variable.label(int(value))
+        for variable, value in zip(variables, values, strict=True)
     }
-    return Instance([names[column] for column in sorted(query)], evidence, proportions, source)
+    return Instance([circuit.names[column] for column in sorted(query)], evidence, proportions, source)
 
 
 def _evidence(
@@ -262,28 +254,24 @@ def _evidence(
     """Values for the columns, of nonzero probability together, and where they are from."""
     from margmap.inference.queries import log_value, sample
 
+    variables = [circuit.variables[column] for column in columns]
+
     def possible(values: Sequence[float]) -> bool:
-        given = {}
-        for column, value in zip(columns, values, strict=True):
-            variable = circuit.variables[column]
-            given[column] = variable.real(value) if variable.continuous else variable.numbered(value)
-        return log_value(circuit, *circuit.encoded(given)) > -math.inf
+        codes = [v.real(x) if v.continuous else v.numbered(x) for v, x in zip(variables, values, strict=True)]
+        return log_value(circuit, *circuit.encoded(dict(zip(columns, codes, strict=True)))) > -math.inf
 
     if rows is not None:
         for row in rng.permutation(rows.shape[0])[:TRIES].tolist():
             values = rows[row, columns].tolist()
-            present = all(
-                value == value and (value != -1 or circuit.variables[column].continuous)
-                for column, value in zip(columns, values, strict=True)
-            )
-            if present and possible(values):
+            pairs = zip(variables, values, strict=True)
+            if all(x == x and (x != -1 or v.continuous) for v, x in pairs) and possible(values):
                 return values, f"row {row}"
         raise QueryError(
             f"none of {min(rows.shape[0], TRIES)} random rows has a value for every evidence variable and a "
             "probability above zero in the circuit: are the columns in the circuit's order?"
         )
-    if not any(circuit.variables[column].continuous for column in columns):
-        limits = [circuit.variables[column].cardinality for column in columns]
+    if not any(variable.continuous for variable in variables):
+        limits = [variable.cardinality for variable in variables]
         for _ in range(TRIES):
             values = rng.integers(limits).tolist() if limits else []
             if possible(values):
@@ -301,24 +289,25 @@ def _lines(file: InstanceFile) -> Iterator[str]:
 
 
 def _instance(entry: object, index: int, path: Path) -> Instance:
-    def wrong(field: str, expected: str) -> FormatError:
-        return FormatError(f'instance {index}: "{field}" must be {expected}', path=path)
+    def wrong(message: str) -> FormatError:
+        return FormatError(f"instance {index}: {message}", path=path)
 
     if not isinstance(entry, dict):
-        raise FormatError(f'instance {index}: expected {{"query": [...], "evidence": {{...}}, ...}}', path=path)
+        raise wrong('expected {"query": [...], "evidence": {...}, ...}')
     query, evidence, source = entry.get("query"), entry.get("evidence"), entry.get("evidence_from", "given")
-    if not isinstance(query, list) or not query or not all(type(name) in (int, str) for name in query):
-        raise wrong("query", "a list of variables, and not empty")
-    if not isinstance(evidence, dict) or not all(type(value) in (int, float, str) for value in evidence.values()):
-        raise wrong("evidence", "an object from variables to numbers or state names")
-    if len({str(name) for name in query}) < len(query) or {str(name) for name in query} & set(evidence):
-        raise FormatError(f"instance {index}: a variable is queried twice, or queried and observed", path=path)
-    if not isinstance(source, str):
-        raise wrong("evidence_from", "text")
     parts = entry.get("proportions")
+    if not isinstance(query, list) or not query or not all(type(name) in (int, str) for name in query):
+        raise wrong('"query" must be a list of variables, and not empty')
+    if not isinstance(evidence, dict) or not all(type(value) in (int, float, str) for value in evidence.values()):
+        raise wrong('"evidence" must be an object from variables to numbers or state names')
+    names = {str(name) for name in query}
+    if len(names) < len(query) or names & set(evidence):
+        raise wrong("a variable is queried twice, or queried and observed")
+    if not isinstance(source, str):
+        raise wrong('"evidence_from" must be text')
     if not isinstance(parts, list) or not all(type(part) in (int, float) for part in parts):
-        raise wrong("proportions", "three numbers")
+        raise wrong('"proportions" must be three numbers')
     try:
         return Instance(query, evidence, _checked(parts), source)
     except QueryError as error:
-        raise FormatError(f"instance {index}: {error}", path=path) from None
+        raise wrong(str(error)) from None

@@ -34,6 +34,11 @@ _GRAIN = 100
 
 _NO_END = 1 << 60
 
+# What some options may be, and what others must not be under; a number with a point may be any number, not only whole.
+_CHOICES = {"pick_edge": ("eFLOW", "random"), "pick_variable": ("vMI", "random"), "prior": ("parent", "uniform")}
+_LIMITS = {"time_limit": 0.0, "max_edges": 1, "iterations": 0, "patience": 0}
+_LEAST = {**_LIMITS, "seed": 0, "tries": 1, "min_rows": 2, "depth": 0, "strength": 0.0}
+
 
 class Progress(NamedTuple):
     """How far a run is: splits, mean log-likelihoods (of validation rows NaN if there are none), edges, seconds.
@@ -47,6 +52,10 @@ class Progress(NamedTuple):
     valid: float
     edges: int
     seconds: float
+
+
+#: Told how far a run is whenever the circuit is compared with the best so far.
+OnProgress: TypeAlias = Callable[[Progress], None]
 
 
 @dataclass(frozen=True)
@@ -118,7 +127,7 @@ def learn_strudel(
     strength: float = 10.0,
     join: Join = "balanced",
     resume: Circuit | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Learned:
     """Grow a circuit from the Chow-Liu tree of the rows, or from ``resume``, and say how it went.
 
@@ -140,26 +149,13 @@ def learn_strudel(
 
     ``tries=1, min_gain=None, prior="uniform"`` is Strudel as published.
     """
+    given = locals()
     check_smoothing(alpha, pseudocount)
-    for name, value, known in (
-        ("pick_edge", pick_edge, ("eFLOW", "random")),
-        ("pick_variable", pick_variable, ("vMI", "random")),
-        ("prior", prior, ("parent", "uniform")),
-    ):
-        if value not in known:
-            raise DataError(f"{name} must be {known[0]!r} or {known[1]!r}, not {value!r}")
-    for option, number, least in (
-        ("time_limit", time_limit, 0.0),
-        ("max_edges", max_edges, 1),
-        ("iterations", iterations, 0),
-        ("patience", patience, 0),
-        ("seed", seed, 0),
-        ("tries", tries, 1),
-        ("min_rows", min_rows, 2),
-        ("depth", depth, 0),
-        ("strength", strength, 0.0),
-    ):
-        _check(option, number, least)
+    for name, known in _CHOICES.items():
+        if given[name] not in known:
+            raise DataError(f"{name} must be {known[0]!r} or {known[1]!r}, not {given[name]!r}")
+    for name, least in _LEAST.items():
+        _check(name, given[name], least)
     inherit = prior == "parent"
     rule = Rule(
         random_edge=pick_edge == "random",
@@ -202,12 +198,7 @@ class _Run:
     """A run: the circuit that grows, and the best circuit so far on the validation rows, if there are such rows."""
 
     def __init__(
-        self,
-        grown: DecisionCircuit,
-        rule: Rule,
-        limits: Limits,
-        validates: bool,
-        report: Callable[[Progress], None] | None,
+        self, grown: DecisionCircuit, rule: Rule, limits: Limits, validates: bool, report: OnProgress | None
     ) -> None:
         self.grown, self.rule, self.limits, self.validates, self.report = grown, rule, limits, validates, report
         self.best = self.last = self.now()
@@ -272,7 +263,7 @@ class _Run:
 
 
 def _check(name: str, value: float | None, least: float) -> None:
-    if value is None and name in ("time_limit", "max_edges", "iterations", "patience"):
+    if value is None and name in _LIMITS:
         return
     real = isinstance(least, float)
     try:

@@ -60,25 +60,24 @@ def read_tables(
             )
         if states != valid_states:
             states, (codes, checked) = _merged(states, valid_states, codes, checked)
+    given = [(codes, "the data"), *([] if checked is None else [(checked, "the validation data")])]
     if variables is None:
-        top = codes.max(axis=0) if checked is None else np.maximum(codes.max(axis=0), checked.max(axis=0))
+        top = np.max([rows.max(axis=0) for rows, _ in given], axis=0)
         labels: Sequence[Name] = names if names is not None else range(1, codes.shape[1] + 1)
         variables = [
             Variable(name, len(states[i]), states[i]) if i in states else Variable(name, max(2, int(top[i]) + 1))
             for i, name in enumerate(labels)
         ]
-        return CodedRows(codes, tuple(variables)), checked
-    if len(variables) != codes.shape[1]:
+    elif len(variables) != codes.shape[1]:
         raise DataError(f"the data has {codes.shape[1]} columns, but the circuit {len(variables)} variables")
-    for rows, what in ((codes, "the data"), (checked, "the validation data")):
-        if rows is not None:
-            for i, v in enumerate(variables):
-                if int(rows[:, i].max()) >= v.cardinality:
-                    raise DataError(
-                        f"{what} has the value {int(rows[:, i].max())} in column {i}, but variable {v.name!r} of the "
-                        f"circuit takes 0 to {v.cardinality - 1}"
-                    )
-    return CodedRows(codes, tuple(variables)), checked
+    table = CodedRows(codes, tuple(variables))
+    for rows, what in given:
+        for i in np.flatnonzero(rows.max(axis=0) >= table.cardinality).tolist():
+            raise DataError(
+                f"{what} has the value {int(rows[:, i].max())} in column {i}, but variable "
+                f"{variables[i].name!r} of the circuit takes 0 to {variables[i].cardinality - 1}"
+            )
+    return table, checked
 
 
 def _codes(data: Any, what: str) -> tuple[list[Name] | None, dict[int, tuple[str, ...]], Codes]:
@@ -87,17 +86,13 @@ def _codes(data: Any, what: str) -> tuple[list[Name] | None, dict[int, tuple[str
     states: dict[int, tuple[str, ...]] = {}
     if hasattr(data, "columns") and hasattr(data, "iloc"):
         names = [_name(label) for label in data.columns]
+        if not names:
+            raise DataError(f"{what} has no columns")
         if len(set(names)) != len(names):
             raise DataError(f"{what} has two columns called {first_repeat(names)!r}: rename one")
-        columns = []
-        for i, name in enumerate(names):
-            column, labels = _frame_column(data.iloc[:, i], name, what)
-            columns.append(column)
-            if labels:
-                states[i] = labels
-        if not columns:
-            raise DataError(f"{what} has no columns")
-        array: NDArray[Any] = np.column_stack(columns)
+        columns = [_frame_column(data.iloc[:, i], name, what) for i, name in enumerate(names)]
+        states = {i: labels for i, (_, labels) in enumerate(columns) if labels}
+        array: NDArray[Any] = np.column_stack([column for column, _ in columns])
     elif hasattr(data, "toarray") and hasattr(data, "nnz"):
         array = np.asarray(data.toarray())
     else:
@@ -111,12 +106,10 @@ def _codes(data: Any, what: str) -> tuple[list[Name] | None, dict[int, tuple[str
     if array.shape[0] == 0 or array.shape[1] == 0:
         raise DataError(f"{what} is empty: it has {array.shape[0]} rows and {array.shape[1]} columns")
     if array.dtype.kind not in "biuf":
-        message = f"{what} must be numbers (values from 0); a frame may also have columns of text"
-        if array.dtype != object:
-            raise DataError(message)
         try:
             array = _floats(array)
         except (TypeError, ValueError, OverflowError):
+            message = f"{what} must be numbers (values from 0); a frame may also have columns of text"
             raise DataError(message) from None
     return names, states, _small(array, names, what)
 
@@ -144,7 +137,7 @@ def _small(array: NDArray[Any], names: list[Name] | None, what: str) -> Codes:
 
 def _floats(objects: NDArray[Any]) -> NDArray[np.float64]:
     """Objects as numbers, texts among them read as everywhere in margmap."""
-    if not all(is_plain(entry) for entry in objects.flat if isinstance(entry, str)):
+    if objects.dtype != object or not all(is_plain(entry) for entry in objects.flat if isinstance(entry, str)):
         raise ValueError("a text is not a number")
     return objects.astype(np.float64)
 
