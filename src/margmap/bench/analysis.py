@@ -42,6 +42,11 @@ class Column(NamedTuple):
     number: bool = True
 
 
+def _columns(*texts: str) -> list[Column]:
+    """Headings; those of numbers begin with #."""
+    return [Column(text.removeprefix("#"), text.startswith("#")) for text in texts]
+
+
 class Table(NamedTuple):
     """Rows under headings; the first column names the row, ``foot`` stays below when rows are sorted."""
 
@@ -170,20 +175,22 @@ def amount(number: int) -> str:
 
 def times_table(study: Study, proportions: tuple[float, ...] | None) -> Table:
     """Table 1 for one division of the variables, or for all together: mean seconds and number solved."""
-    columns = [Column("dataset", False), Column("variables"), Column("edges")]
-    columns += [Column(label) for label in study.labels]
+    columns = [*_columns("dataset", "#variables", "#edges"), *map(Column, study.labels)]
     compared = study.reference is not None and len(study.labels) > 1
     if compared:
         columns.append(Column("times faster (than the next best)"))
-    rows = []
-    for dataset in study.datasets:
-        runs = [study.select(label, dataset, proportions) for label in study.labels]
-        if not any(runs):
-            continue
-        head = [_cell(dataset), _plain(study.variables[dataset]), _plain(study.size[dataset])]
-        rows.append(head + _means(runs) + (_faster(study.faster(dataset, proportions)) if compared else []))
-    totals = _means([study.select(label, None, proportions) for label in study.labels])
-    foot = [Cell("all"), Cell(""), Cell(""), *totals, *(_faster(study.faster(None, proportions)) if compared else [])]
+
+    def results(dataset: str | None) -> list[Cell]:
+        means = _means([study.select(label, dataset, proportions) for label in study.labels])
+        return means + (_faster(study.faster(dataset, proportions)) if compared else [])
+
+    ran = {run.dataset for run in study.runs if proportions in (None, run.proportions)}
+    rows = [
+        [_cell(name), _plain(study.variables[name]), _plain(study.size[name]), *results(name)]
+        for name in study.datasets
+        if name in ran
+    ]
+    foot = [Cell("all"), Cell(""), Cell(""), *results(None)]
     what = "all instances" if proportions is None else f"query/evidence/hidden {proportions_text(proportions)}"
     name = "times-all" if proportions is None else f"times-{study.groups.index(proportions) + 1}"
     return Table(name, f"Mean seconds and number solved, {what}", columns, rows, [foot])
@@ -194,8 +201,8 @@ def status_table(study: Study) -> Table:
     known = ["optimal", "time_limit", "memory_limit", "precision_limit", "interrupted", "failed", "killed"]
     found = {run.status for run in study.runs}
     statuses = [status for status in known if status in found] + sorted(found - set(known))
-    columns = [Column("method", False), Column("runs"), *(Column(status.replace("_", " ")) for status in statuses)]
-    columns += [Column("median s, solved"), Column("slowest s, solved"), Column("largest process")]
+    columns = [*_columns("method", "#runs"), *(Column(status.replace("_", " ")) for status in statuses)]
+    columns += _columns("#median s, solved", "#slowest s, solved", "#largest process")
     rows = []
     for label in study.labels:
         runs = study.select(label)
@@ -210,8 +217,8 @@ def status_table(study: Study) -> Table:
 
 def runs_table(study: Study) -> Table:
     """Every run."""
-    columns = [Column("dataset", False), Column("instance"), Column("proportions", False), Column("method", False)]
-    columns += [Column("status", False), Column("seconds"), Column("log p(q, e)"), Column("gap"), Column("process")]
+    columns = _columns("dataset", "#instance", "proportions", "method", "status", "#seconds", "#log p(q, e)", "#gap")
+    columns += _columns("#process")
     order = {name: at for at, name in enumerate(study.datasets)}
     column_of = {label: at for at, label in enumerate(study.labels)}
     rows = [
@@ -248,7 +255,7 @@ def agreement(study: Study, tolerance: float = TOLERANCE) -> Agreement:
 
 def conflict_table(found: Agreement) -> Table:
     """The pairs of runs that contradict each other."""
-    columns = [Column(text, False) for text in ("dataset", "instance", "method", "other method", "what is wrong")]
+    columns = _columns("dataset", "instance", "method", "other method", "what is wrong")
     rows = [
         [_cell(one.dataset), _place(one), *map(_cell, (one.label, other.label, why))]
         for one, other, why in found.conflicts
@@ -258,7 +265,7 @@ def conflict_table(found: Agreement) -> Table:
 
 def failure_table(study: Study) -> Table | None:
     """The runs that failed or were killed, None if there is none."""
-    columns = [Column(text, False) for text in ("dataset", "instance", "method", "status", "error")]
+    columns = _columns("dataset", "instance", "method", "status", "error")
     rows = [
         [_cell(run.dataset), _place(run), *map(_cell, (run.label, run.status, run.error or "–"))]
         for run in study.runs
@@ -285,7 +292,7 @@ def cactus(study: Study) -> tuple[Plot, Table]:
     words = f"How many of the {total} instances each method solved within a time. At the end: {', '.join(counts)}."
     plot = Plot("cactus", "Cactus plot", words, Axis("seconds", log=True), Axis("instances solved"), series)
     marks = [10.0**power for power in range(-3, 5) if 10.0**power < last] + [last]
-    columns = [Column("within seconds"), *(Column(label) for label in study.labels)]
+    columns = [Column("within seconds"), *map(Column, study.labels)]
     rows = [
         [Cell(short(mark), mark), *(_plain(sum(t <= mark for t in solved[label])) for label in study.labels)]
         for mark in marks
@@ -334,8 +341,7 @@ def trace_plots(study: Study, example: Example) -> list[tuple[Plot, Table]]:
             for x, upper, lower, edges in _thinned(steps, _MOST_ROWS)
         ]
     told = "; ".join(words) + "."
-    numbers = ("iteration", "upper bound", "lower bound", "edges")
-    columns = [Column("method", False), *(Column(name) for name in numbers)]
+    columns = _columns("method", "#iteration", "#upper bound", "#lower bound", "#edges")
     data = Table("trace-data", f"Bounds and size per iteration, {where}", columns, rows)
     halves = any("pruned_edges" in run.trace[0] for run in example.runs)
     step_axis = Axis("iteration (pruned at its number, split half a step on)" if halves else "iteration")

@@ -196,15 +196,10 @@ def _figures(study: Study, dataset: str | None, instance: int | None) -> list[Se
 
 def _verdict(found: Agreement, tolerance: float) -> Text:
     if found.conflicts:
-        return Text(
-            f"Error: {len(found.conflicts)} pairs of runs contradict each other. At least one of the two is wrong.",
-            "bad",
-        )
-    return Text(
-        f"{found.instances:,} instances compared, {found.pairs:,} pairs of optima, no disagreement "
-        f"(more than {short(tolerance)} nats would be one).",
-        "good",
-    )
+        wrong = f"Error: {len(found.conflicts)} pairs of runs contradict each other. At least one of the two is wrong."
+        return Text(wrong, "bad")
+    compared = f"{found.instances:,} instances compared, {found.pairs:,} pairs of optima, no disagreement "
+    return Text(f"{compared}(more than {short(tolerance)} nats would be one).", "good")
 
 
 def _agreement(study: Study, found: Agreement, tolerance: float) -> list[Item]:

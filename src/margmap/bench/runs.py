@@ -97,9 +97,8 @@ def tasks_of(
         try:
             digest = hashlib.sha256(model.read_bytes()).hexdigest()
         except OSError as error:
-            raise FormatError(
-                f"its model {file.model!r} cannot be read: {error.strerror or error}", path=path
-            ) from None
+            message = f"its model {file.model!r} cannot be read: {error.strerror or error}"
+            raise FormatError(message, path=path) from None
         earlier: Counter[Proportions] = Counter()
         for index, instance in enumerate(file.instances):
             turn = earlier[instance.proportions]
@@ -107,17 +106,24 @@ def tasks_of(
             for number, method in enumerate(methods):
                 asked = [list(instance.query), list(instance.evidence.items())]
                 how = [method.label, method.name, sorted(method.options.items()), time_limit, memory_limit]
-                task = Task(
-                    hashlib.sha256(json.dumps([digest, *asked, *how]).encode()).hexdigest()[:32],
+                key = hashlib.sha256(json.dumps([digest, *asked, *how]).encode()).hexdigest()[:32]
+                where = (
                     file.dataset,
                     str(model.resolve()),
                     str(Path(path).resolve()),
                     index,
                     list(instance.proportions),
-                    *(method.label, method.name, dict(method.options)),
-                    *(time_limit, memory_limit, trace),
                 )
-                tasks.append((turn, number, task))
+                run_by = (
+                    list(instance.proportions),
+                    method.label,
+                    method.name,
+                    dict(method.options),
+                    time_limit,
+                    memory_limit,
+                    trace,
+                )
+                tasks.append((turn, number, Task._make((key, *where, *run_by))))
     return [task for _, _, task in sorted(tasks, key=lambda entry: entry[:2])]
 
 
@@ -205,12 +211,9 @@ def run_one(task: Mapping[str, Any]) -> dict[str, Any]:
     return record | {"wall_seconds": time.perf_counter() - begun, **_about()}
 
 
-_NOTHING: dict[str, Any] = dict.fromkeys(
-    (
-        "edges", "variables", "state", "log_prob", "log_conditional", "log_upper", "gap", "seconds", "load_seconds",
-        "cpu_seconds", "peak_bytes", "trace",
-    )
-)  # fmt: skip
+_RESULT = "edges variables state log_prob log_conditional log_upper gap"
+_COST = "seconds load_seconds cpu_seconds peak_bytes trace"
+_NOTHING: dict[str, Any] = dict.fromkeys([*_RESULT.split(), *_COST.split()])
 
 
 def _record(task: Mapping[str, Any], status: str, error: str | None) -> dict[str, Any]:

@@ -296,13 +296,8 @@ def _fold(
     target = np.full(n_old, -1, dtype=np.int32)  # -1 with a factor of 0 or more: a constant
     factor, exponent = np.zeros(n_old), np.zeros(n_old, dtype=np.int64)
     asked = np.zeros(n_old, dtype=np.bool_)
-    room = a.child.size
-    most = 1
-    for n in range(n_old):
-        most = max(most, a.start[n + 1] - a.start[n])
-        if a.kind[n] < PRODUCT and position[a.var[n]] >= 0:
-            room += a.table_start[n + 1] - a.table_start[n]
-            most = max(most, a.table_start[n + 1] - a.table_start[n])
+    room = a.child.size + a.mantissa.shape[1]
+    most = max(1, np.diff(a.start).max(), np.diff(a.table_start).max())
     kind, var = np.zeros(n_old, dtype=np.int8), np.full(n_old, -1, dtype=np.int32)
     start = np.zeros(n_old + 1, dtype=np.int64)
     child, weight = np.zeros(room, dtype=np.int32), np.zeros(room)

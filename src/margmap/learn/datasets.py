@@ -8,7 +8,7 @@ import os
 import urllib.error
 import urllib.request
 from collections.abc import Callable
-from importlib.resources import files
+from importlib import resources
 from os import PathLike
 from pathlib import Path
 from typing import Literal, NamedTuple, TypeAlias
@@ -51,7 +51,7 @@ class Splits(NamedTuple):
 
 
 def _known() -> dict[str, Dataset]:
-    lines = files("margmap.learn").joinpath("datasets.csv").read_text("utf-8").splitlines()
+    lines = resources.files("margmap.learn").joinpath("datasets.csv").read_text("utf-8").splitlines()
     entries = (line.split(",") for line in lines[1:])
     return {
         name: Dataset(name, int(variables), (int(train), int(valid), int(test)), (first, second, third))
@@ -68,18 +68,18 @@ def load_dataset(name: str, folder: str | PathLike[str] | None = None) -> Splits
 
     Without a folder it is the one that the variable MARGMAP_DATA names. Files other than the public ones are refused.
     """
-    entry = find(name)
-    place = data_folder(folder)
-    found = [_path(place, name, split) for split in SPLITS]
-    for path, split in zip(found, SPLITS, strict=True):
+    entry, place = find(name), data_folder(folder)
+    found: list[Codes] = []
+    for split in SPLITS:
+        path = _path(place, name, split)
         if path is None:
             raise DataError(
                 f"there is no {place / name / f'{name}.{split}.data'}, plain or .gz: get the files with "
                 f"'margmap datasets --download {name} --data {place}', or copy them there from "
                 "github.com/UCLA-StarAI/Density-Estimation-Datasets"
             )
-    train, valid, test = (_read(path, entry, i) for i, path in enumerate(found) if path is not None)
-    return Splits(train, valid, test)
+        found.append(_read(path, entry, len(found)))
+    return Splits(*found)
 
 
 def find(name: str) -> Dataset:
@@ -149,11 +149,9 @@ def _checksum(content: bytes) -> str:
 
 
 def _path(folder: Path, name: str, split: str) -> Path | None:
-    for suffix in (".data.gz", ".data"):
-        for path in (folder / name / f"{name}.{split}{suffix}", folder / f"{name}.{split}{suffix}"):
-            if path.is_file():
-                return path
-    return None
+    files = (f"{name}.{split}.data.gz", f"{name}.{split}.data")
+    paths = (place / file for file in files for place in (folder / name, folder))
+    return next((path for path in paths if path.is_file()), None)
 
 
 def _read(path: Path, entry: Dataset, split: int) -> Codes:

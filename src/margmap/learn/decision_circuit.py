@@ -43,9 +43,8 @@ _LEAST = 1e-300
 class DecisionArrays(NamedTuple):
     """The arrays of a decision circuit, for the kernels. Those of nodes and elements have room to grow."""
 
-    # Of every vtree node, in post-order: its children, the columns lo to hi (less one) below it, its depth.
+    # Of every vtree node, in post-order: its left child (-1 at a leaf), its columns lo to hi (less one), its depth.
     left: IntArray
-    right: IntArray
     lo: IntArray
     hi: IntArray
     depth: IntArray
@@ -156,7 +155,7 @@ class DecisionCircuit:
         checked = np.zeros((0, table.codes.shape[1]), dtype=np.uint8) if valid is None else valid
         #: Where the training rows and the validation rows begin, and where the latter end.
         self.rows = (0, len(table.codes), len(table.codes) + len(checked))
-        number, left, right, lo, hi, depth = _post_order(plan.vtree)
+        number, left, lo, hi, depth = _post_order(plan.vtree)
         values, literals = plan.cardinality[plan.columns], int(plan.literal_of[-1])
         nodes, total = literals + len(plan.nodes), sum(len(elements) for _, elements in plan.nodes)
         arity = np.zeros(nodes, dtype=np.int32)
@@ -179,7 +178,6 @@ class DecisionCircuit:
         size[[LIVE_ELEMENTS, SINGLES]] = pair.sum(), (pair & (arity[owner] == 1)).sum()
         self.arrays = DecisionArrays(
             left=left,
-            right=right,
             lo=lo,
             hi=hi,
             depth=depth,
@@ -406,8 +404,8 @@ def _circuit(whole: DecisionCircuit, s: Compact, log: FloatArray) -> Circuit:
     return Circuit(whole.table.variables, kind, start, child, weight, var, param_start, param)
 
 
-def _post_order(vtree: Vtree) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray, IntArray]:
-    """The number of every vtree node in post-order; in that order: left and right child, first and last column, depth.
+def _post_order(vtree: Vtree) -> tuple[IntArray, IntArray, IntArray, IntArray, IntArray]:
+    """The number of every vtree node in post-order; in that order: left child, first and last column, depth.
 
     Of two nodes the one whose columns end first comes first; where they end together, the one below the other.
     """
@@ -421,8 +419,8 @@ def _post_order(vtree: Vtree) -> tuple[IntArray, IntArray, IntArray, IntArray, I
         depth[left[v]] = depth[right[v]] = depth[v] + 1
     order = np.lexsort((-lo, hi))
     number = np.argsort(order).astype(np.int32)
-    below = [np.where(side < 0, np.int32(NONE), number[side])[order] for side in (vtree.left, vtree.right)]
-    return number, below[0], below[1], lo[order], hi[order], depth[order]
+    below = np.where(vtree.left < 0, np.int32(NONE), number[vtree.left])
+    return number, below[order], lo[order], hi[order], depth[order]
 
 
 @kernel

@@ -113,7 +113,7 @@ def _maximise(
 ) -> tuple[FloatArray, FloatArray]:
     components = share.shape[1]
     count = np.zeros((shared.size, components))
-    _add_up(inside, share, count)
+    _add(inside, share, count, True)
     total = np.zeros((int(owner[-1]) + 1, components))
     np.add.at(total, owner, count)
     mass = total[owner] + strength
@@ -133,7 +133,7 @@ def _weighted(weight: FloatArray | float, log: FloatArray) -> float:
 def _expect(log: FloatArray, log_weight: FloatArray, inside: IntArray) -> tuple[FloatArray, float]:
     """Responsibilities, and the mean log-likelihood."""
     value = np.tile(log_weight, (inside.shape[1], 1))
-    _look_up(inside, log, value)
+    _add(inside, log, value, False)
     top = value.max(axis=1, keepdims=True)
     top[~np.isfinite(top)] = 0.0
     value = np.exp(value - top)
@@ -211,20 +211,15 @@ def _clusters(codes: Codes, cardinality: NDArray[np.int64], k: int, rng: np.rand
 
 
 @kernel
-def _add_up(inside: IntArray, share: FloatArray, count: FloatArray) -> None:
+def _add(inside: IntArray, source: FloatArray, target: FloatArray, to_elements: bool) -> None:
+    """Add for every vtree node and row the ``source`` of the row to the ``target`` of its element, or the reverse.
+
+    ``inside[place, r]`` is the element of row r at a vtree node, or -1. Columns of both are the components.
+    """
     for place in range(inside.shape[0]):
         for r in range(inside.shape[1]):
             e = inside[place, r]
             if e >= 0:
-                for c in range(share.shape[1]):
-                    count[e, c] += share[r, c]
-
-
-@kernel
-def _look_up(inside: IntArray, log: FloatArray, value: FloatArray) -> None:
-    for place in range(inside.shape[0]):
-        for r in range(inside.shape[1]):
-            e = inside[place, r]
-            if e >= 0:
-                for c in range(log.shape[1]):
-                    value[r, c] += log[e, c]
+                to, of = (e, r) if to_elements else (r, e)
+                for c in range(source.shape[1]):
+                    target[to, c] += source[of, c]

@@ -81,17 +81,7 @@ class Learned:
         )
 
 
-def strudel(
-    data: Any,
-    valid: Any = None,
-    *,
-    time_limit: float | None = None,
-    max_edges: int | None = None,
-    iterations: int | None = None,
-    patience: int | None = 1000,
-    seed: int = 0,
-    **options: Any,
-) -> Circuit:
+def strudel(data: Any, valid: Any = None, **options: Any) -> Circuit:
     """Learn a smooth, deterministic, structured-decomposable circuit: of all it grew through, the best on ``valid``.
 
     :func:`learn_strudel` has all options, and also tells how the run went.
@@ -102,8 +92,7 @@ def strudel(
     >>> strudel(rows, iterations=3).properties.deterministic
     True
     """
-    limits: dict[str, Any] = {"time_limit": time_limit, "max_edges": max_edges, "iterations": iterations}
-    return learn_strudel(data, valid, **limits, patience=patience, seed=seed, **options).circuit
+    return learn_strudel(data, valid, **options).circuit
 
 
 def learn_strudel(

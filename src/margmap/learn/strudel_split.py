@@ -526,14 +526,7 @@ def _split(d: DecisionArrays, e: int, column: int, touched: IntArray, rule: Rule
 
 @kernel
 def _copy_node(
-    d: DecisionArrays,
-    e: int,
-    column: int,
-    m: int,
-    rule: Rule,
-    state: IntArray,
-    copy: IntArray,
-    lost: FloatArray,
+    d: DecisionArrays, e: int, column: int, m: int, rule: Rule, state: IntArray, copy: IntArray, lost: FloatArray
 ) -> None:
     """Make the copies of a touched node for all values, and divide its rows among them.
 
