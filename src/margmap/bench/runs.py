@@ -107,23 +107,9 @@ def tasks_of(
                 asked = [list(instance.query), list(instance.evidence.items())]
                 how = [method.label, method.name, sorted(method.options.items()), time_limit, memory_limit]
                 key = hashlib.sha256(json.dumps([digest, *asked, *how]).encode()).hexdigest()[:32]
-                where = (
-                    file.dataset,
-                    str(model.resolve()),
-                    str(Path(path).resolve()),
-                    index,
-                    list(instance.proportions),
-                )
-                run_by = (
-                    list(instance.proportions),
-                    method.label,
-                    method.name,
-                    dict(method.options),
-                    time_limit,
-                    memory_limit,
-                    trace,
-                )
-                tasks.append((turn, number, Task._make((key, *where, *run_by))))
+                where = (file.dataset, str(model.resolve()), str(Path(path).resolve()), index)
+                what = (list(instance.proportions), method.label, method.name, dict(method.options))
+                tasks.append((turn, number, Task._make((key, *where, *what, time_limit, memory_limit, trace))))
     return [task for _, _, task in sorted(tasks, key=lambda entry: entry[:2])]
 
 
