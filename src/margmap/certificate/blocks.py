@@ -430,6 +430,7 @@ def _pair_bounds(mixed: FloatArray, second: FloatArray, slots: int) -> FloatArra
 
 @kernel
 def _linear(vectors: FloatArray, weight: FloatArray, constant: float) -> FloatArray:
+    """The linear bound ``constant`` + ``weight`` · entries of every vector, raised by its roundings."""
     result = np.zeros(vectors.shape[0])
     for r in range(vectors.shape[0]):
         total = constant
@@ -441,6 +442,11 @@ def _linear(vectors: FloatArray, weight: FloatArray, constant: float) -> FloatAr
 
 @kernel
 def _evaluate(b: Block, first: FloatArray, second: FloatArray, at: IntArray, to: IntArray) -> FloatArray:
+    """Upper bounds of a block's entries, a row for every pair, LANES pairs at a time.
+
+    Pair k is vector ``at[k]`` of ``first``, those of the left part, with vector ``to[k]`` of ``second``, those of the
+    right part; in a block of one variable ``at[k]`` is its value.
+    """
     slots = b.kind.size
     result = np.zeros((at.size, b.entries))
     value = np.zeros((slots, LANES))

@@ -255,6 +255,7 @@ def _power(log_base: float, times_: int, up: bool) -> Pair:
 
 @kernel
 def _leaf(a: Arrays, n: int, codes: IntArray, reals: FloatArray, up: bool) -> Pair:
+    """A bound of leaf n, from above or below, under the evidence; a code of -1 and NaN stand for all values."""
     v = a.var[n]
     if a.kind[n] == GAUSSIAN:
         if np.isnan(reals[v]):
@@ -265,6 +266,7 @@ def _leaf(a: Arrays, n: int, codes: IntArray, reals: FloatArray, up: bool) -> Pa
 
 @kernel
 def _value(a: Arrays, codes: IntArray, reals: FloatArray, up: bool) -> Pair:
+    """A bound of the circuit's value, from above or below, under the evidence."""
     mantissa, exponent = np.zeros(a.kind.size), np.zeros(a.kind.size, dtype=np.int64)
     for n in range(a.kind.size):
         value = (0.0, 0)
@@ -289,8 +291,13 @@ def _fold(
     """Every node as a pair times a node of the new circuit (or as a pair alone, where there is nothing to ask).
 
     A product with one child that matters is that child, terms of a sum over the same node are added, what is 0 is left
-    out, and a node that is there already is used again. All nodes are divided by a bound of their value. ``looks`` is
-    how many words may be looked at to find children that exclude each other.
+    out, and a node that is there already is used again. All nodes are divided by a bound of their value.
+
+    ``codes`` and ``reals`` are the evidence by variable, and ``position`` the place of each variable in the query, or
+    -1. The values that a node allows are ``words`` words of bits for each of the ``groups`` largest numbers of values;
+    ``looks`` is how many words may be looked at to find children that exclude each other. Also returned are which nodes
+    are sums whose children do, the root (-1 if it is a constant) and its factor. All kinds of nodes are in one kernel
+    because each adds to the same arrays.
     """
     n_old = a.kind.size
     target = np.full(n_old, -1, dtype=np.int32)  # -1 with a factor of 0 or more: a constant
@@ -322,8 +329,7 @@ def _fold(
                 if one[0] > 0:
                     who[size], term[size], term_exponent[size] = x, one[0], one[1]
                     size += 1
-                    if less(bound, one):
-                        bound = one
+            bound = _total(term, term_exponent, size, True)
         elif a.kind[n] == PRODUCT:
             what = PRODUCT
             bound = (0.5, 1)
@@ -360,12 +366,7 @@ def _fold(
                 apart, looked = _all_apart(can, words, who, size, looks)
                 looks -= looked
             excluding[count] = apart
-            for i in range(size):
-                one = (term[i], term_exponent[i])
-                if not apart:
-                    bound = plus(bound, one, True)
-                elif less(bound, one):
-                    bound = one
+            bound = _total(term, term_exponent, size, apart)
             if size == 1:
                 factor[n], exponent[n], target[n] = term[0], term_exponent[0], who[0]
                 continue
@@ -422,6 +423,19 @@ def _merge(who: IntArray, term: FloatArray, term_exponent: LongArray, size: int)
 
 
 @kernel
+def _total(term: FloatArray, term_exponent: LongArray, size: int, apart: bool) -> Pair:
+    """A bound of the sum of the first ``size`` terms: their largest if they exclude each other (``apart``)."""
+    total = (0.0, 0)
+    for i in range(size):
+        one = (term[i], term_exponent[i])
+        if not apart:
+            total = plus(total, one, True)
+        elif less(total, one):
+            total = one
+    return total
+
+
+@kernel
 def _all_apart(can: Bits, words: int, who: IntArray, size: int, most: int) -> tuple[bool, int]:
     """Whether any two nodes have a variable of which no value is possible in both, and how many words were looked at.
 
@@ -439,6 +453,10 @@ def _all_apart(can: Bits, words: int, who: IntArray, size: int, most: int) -> tu
 
 @kernel
 def _apart(a: Bits, b: Bits, words: int) -> tuple[bool, int]:
+    """Whether a variable has no value that both allow, and how many words were looked at.
+
+    Word w of the g-th group of ``words`` words says which of 64 variables may have value g.
+    """
     for w in range(words):
         mentioned, both = np.uint64(0), np.uint64(0)
         for g in range(w, a.size, words):

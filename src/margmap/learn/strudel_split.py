@@ -155,6 +155,7 @@ def draw(d: DecisionArrays) -> np.uint64:
 
 @kernel
 def _insert(d: DecisionArrays, key: int, e: int) -> None:
+    """Put an element into the heap."""
     i = int(d.size[QUEUED])
     d.size[QUEUED] += 1
     while i > 0 and d.key[(i - 1) // 2] < key:
@@ -165,6 +166,7 @@ def _insert(d: DecisionArrays, key: int, e: int) -> None:
 
 @kernel
 def _pop(d: DecisionArrays) -> tuple[int, int]:
+    """Take the element with the largest key out of the heap; the key and the element."""
     key, e = d.key[0], d.queued[0]
     last = int(d.size[QUEUED]) - 1
     d.size[QUEUED] = last
@@ -289,11 +291,13 @@ def _information(
 
 @kernel
 def _term(count: float, product: float, total: float) -> float:
+    """p log(p / product) with p = ``count`` / ``total``, and 0 for a count of 0."""
     return count / total * math.log(count / total / product) if count > 0 else 0.0
 
 
 @kernel
 def _in_both(one: NDArray[np.uint64], two: NDArray[np.uint64]) -> int:
+    """How many bits are set in both."""
     n = 0
     for w in range(one.size):
         n += popcount(one[w] & two[w])
@@ -330,6 +334,7 @@ def _collect(d: DecisionArrays, e: int, column: int, rule: Rule) -> IntArray:
 
 @kernel
 def _doubled(array: IntArray) -> IntArray:
+    """The array with as much room again."""
     larger = np.zeros(2 * array.size, dtype=np.int32)
     larger[: array.size] = array
     return larger
@@ -473,6 +478,7 @@ def _gain(d: DecisionArrays, e: int, column: int, touched: IntArray, rule: Rule)
 
 @kernel
 def _split(d: DecisionArrays, e: int, column: int, touched: IntArray, rule: Rule) -> None:
+    """Split an element whose rows are marked; there must be room for the new nodes and elements."""
     values = d.values[column]
     owner = d.owner[e]
     state = np.zeros((touched.size, values), dtype=np.int32)
@@ -602,6 +608,7 @@ def _divide(d: DecisionArrays, part: int, e: int, state: IntArray, fresh: IntArr
 
 @kernel
 def _new_node(d: DecisionArrays, place: int, strength: float) -> int:
+    """A node without elements at a vtree node; ``strength`` is the weight of its prior in rows."""
     m = d.size[FREE_NODE]
     if m >= 0:
         d.size[FREE_NODE] = d.head[m]
