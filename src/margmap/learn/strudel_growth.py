@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import operator
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -138,32 +138,14 @@ def learn_strudel(
 
     ``tries=1, min_gain=None, prior="uniform"`` is Strudel as published.
     """
-    given = locals()
-    check_smoothing(alpha, pseudocount)
-    for name, known in _CHOICES.items():
-        if given[name] not in known:
-            raise DataError(f"{name} must be {known[0]!r} or {known[1]!r}, not {given[name]!r}")
-    for name, least in _LEAST.items():
-        _check(name, given[name], least)
-    inherit = prior == "parent"
-    rule = Rule(
-        random_edge=pick_edge == "random",
-        random_variable=pick_variable == "random",
-        tries=tries,
-        depth=depth,
-        alpha=float(alpha),
-        strength=float(strength if inherit else pseudocount),
-        inherit=inherit,
-        least_rows=min_rows,
-        least_gain=-math.inf if min_gain is None else float(min_gain),
-    )
+    rule = _rule(locals())
     limits = Limits(None if time_limit is None else float(time_limit))
     with limits.not_counting_compilation():
         table, checked = read_tables(data, valid, None if resume is None else resume.variables)
         if resume is None:
-            grown = DecisionCircuit.from_tree(table, checked, learn_tree(table, alpha), pseudocount, join, inherit)
+            grown = DecisionCircuit.from_tree(table, checked, learn_tree(table, alpha), pseudocount, join, rule.inherit)
         else:
-            grown = DecisionCircuit.from_circuit(table, checked, resume, pseudocount, inherit)
+            grown = DecisionCircuit.from_circuit(table, checked, resume, pseudocount, rule.inherit)
         run = _Run(grown, rule, limits, checked is not None, on_progress)
         grown.reserve(0, 0, grown.arrays.owner.size + 1)
         grown.arrays.random[0] = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % (1 << 64) or 1
@@ -249,6 +231,28 @@ class _Run:
         if not self.validates:
             self.best, self.kept = self.last, self.grown.compact()
         return Learned(self.grown.circuit(self.kept), reason, self.best, self.last, self.history)
+
+
+def _rule(given: Mapping[str, Any]) -> Rule:
+    """The options of :func:`learn_strudel`, checked, and those among them that kernels need."""
+    check_smoothing(given["alpha"], given["pseudocount"])
+    for name, known in _CHOICES.items():
+        if given[name] not in known:
+            raise DataError(f"{name} must be {known[0]!r} or {known[1]!r}, not {given[name]!r}")
+    for name, least in _LEAST.items():
+        _check(name, given[name], least)
+    inherit = given["prior"] == "parent"
+    return Rule(
+        random_edge=given["pick_edge"] == "random",
+        random_variable=given["pick_variable"] == "random",
+        tries=given["tries"],
+        depth=given["depth"],
+        alpha=float(given["alpha"]),
+        strength=float(given["strength" if inherit else "pseudocount"]),
+        inherit=inherit,
+        least_rows=given["min_rows"],
+        least_gain=-math.inf if given["min_gain"] is None else float(given["min_gain"]),
+    )
 
 
 def _check(name: str, value: float | None, least: float) -> None:

@@ -358,9 +358,8 @@ def _looked_up(d: DecisionArrays, c: int, column: int, value: int, table: IntArr
 
 
 @kernel
-def _counts(d: DecisionArrays, m: int, values: int) -> LongArray:
-    """For every element of a node how many of its training rows have which mark; 0 for rows that do not move."""
-    own = elements(d, m)
+def _counts(d: DecisionArrays, m: int, own: IntArray, values: int) -> LongArray:
+    """For every element in ``own``, those of node m, how many of its training rows have which mark, 0 for none."""
     found = np.zeros((own.size, values + 1), dtype=np.int64)
     for i, f in enumerate(own):
         for k in range(d.at[TRAINING, f], d.at[TRAINING, f] + d.n[TRAINING, f]):
@@ -370,13 +369,14 @@ def _counts(d: DecisionArrays, m: int, values: int) -> LongArray:
 
 @kernel
 def _node_state(
-    d: DecisionArrays, m: int, column: int, count: LongArray, copied: bool, state: IntArray
+    d: DecisionArrays, m: int, own: IntArray, column: int, count: LongArray, copied: bool, state: IntArray
 ) -> NDArray[np.bool_]:
     """Fill in the node's row of ``state``; for each of its elements and each value, whether the element survives.
 
-    ``count`` are its :func:`_counts`; ``copied`` says that it is to have copies even where nothing is conditioned.
+    ``own`` are its elements and ``count`` their :func:`_counts`; ``copied`` says that it is to have copies even where
+    nothing is conditioned.
     """
-    own, place = elements(d, m), d.place[m]
+    place = d.place[m]
     leaf = d.left[place] < 0
     ok = np.ones((own.size, d.values[column]), dtype=np.bool_)
     for v in range(d.values[column]):
@@ -428,8 +428,8 @@ def _gain(d: DecisionArrays, e: int, column: int, touched: IntArray, rule: Rule)
         m = touched[t]
         own, place = elements(d, m), d.place[m]
         size = own.size
-        count = _counts(d, m, values)
-        ok = _node_state(d, m, column, count, d.depth[place] <= top + rule.depth, state)
+        count = _counts(d, m, own, values)
+        ok = _node_state(d, m, own, column, count, d.depth[place] <= top + rule.depth, state)
         total = 0.0
         theta, part, prior = np.zeros(size), np.zeros(size), np.zeros(size)
         for i, f in enumerate(own):
@@ -543,7 +543,7 @@ def _copy_node(
     leaf = d.left[place] < 0
     at_column = leaf and d.lo[place] == column
     near = d.depth[place] <= d.depth[d.place[d.owner[e]]] + rule.depth
-    ok = _node_state(d, m, column, _counts(d, m, values), near, state)
+    ok = _node_state(d, m, own, column, _counts(d, m, own, values), near, state)
     add_tally(d, m, rule.inherit, 1.0, lost)
     total = 0
     for f in own:
