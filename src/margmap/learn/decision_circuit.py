@@ -23,8 +23,8 @@ from margmap.circuit.vtree import Vtree, derive_vtree
 from margmap.errors import DataError, StructureError
 from margmap.foundation.jit import kernel
 from margmap.foundation.slices import starts
-from margmap.learn.chow_liu_tree import Join, RootedTree, tree_vtree
-from margmap.learn.table import CodedRows, Codes
+from margmap.learn.chow_liu_tree import Join, RootedTree, learn_tree, tree_vtree
+from margmap.learn.table import CodedRows, Codes, read_tables
 
 NONE = -1
 
@@ -212,6 +212,16 @@ class DecisionCircuit:
         self.assign_rows()
 
     @classmethod
+    def begin(
+        cls, data: Any, valid: Any, circuit: Circuit | None, alpha: float = 1.0, join: Join = "balanced", **options: Any
+    ) -> DecisionCircuit:
+        """What a learner starts from: the Chow-Liu tree of the rows, or a circuit that was learned before."""
+        table, checked = read_tables(data, valid, None if circuit is None else circuit.variables)
+        if circuit is not None:
+            return cls.from_circuit(table, checked, circuit, **options)
+        return cls.from_tree(table, checked, learn_tree(table, alpha), join=join, **options)
+
+    @classmethod
     def from_tree(
         cls,
         table: CodedRows,
@@ -312,11 +322,16 @@ class DecisionCircuit:
         self.arrays = self.arrays._replace(**change)
 
     @property
+    def validates(self) -> bool:
+        """Whether there are validation rows."""
+        return self.rows[2] > self.rows[1]
+
+    @property
     def mean_log_likelihoods(self) -> tuple[float, float]:
         """Of the training rows and the validation rows (NaN if there are none)."""
         train, valid = self.arrays.tally.tolist()
         _, first, last = self.rows
-        return train / first, valid / (last - first) if last > first else np.nan
+        return train / first, valid / (last - first) if self.validates else np.nan
 
     @property
     def edges(self) -> int:

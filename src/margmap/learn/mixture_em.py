@@ -18,9 +18,9 @@ from margmap.circuit import INDICATOR, SUM, Circuit, FloatArray, IntArray
 from margmap.errors import DataError
 from margmap.foundation.jit import kernel
 from margmap.foundation.slices import starts
-from margmap.learn.chow_liu_tree import check_smoothing, learn_tree
+from margmap.learn.chow_liu_tree import check_smoothing
 from margmap.learn.decision_circuit import NONE, TRAINING, VALIDATION, Compact, DecisionCircuit
-from margmap.learn.table import Codes, one_hot, read_tables
+from margmap.learn.table import Codes, one_hot
 
 _KMEANS_ROUNDS = 30
 
@@ -75,12 +75,8 @@ def learn_mixture(
     check_smoothing(strength, pseudocount)
     if components < 1 or iterations < 0:
         raise DataError(f"a mixture needs at least 1 component and 0 iterations, not {components} and {iterations}")
-    table, checked = read_tables(data, valid, None if structure is None else structure.variables)
-    if structure is None:
-        whole = DecisionCircuit.from_tree(table, checked, learn_tree(table), pseudocount)
-    else:
-        whole = DecisionCircuit.from_circuit(table, checked, structure, pseudocount)
-    s = whole.compact()
+    whole = DecisionCircuit.begin(data, valid, structure, pseudocount=pseudocount)
+    table, s = whole.table, whole.compact()
     inside, valid_inside = _elements(whole, s, TRAINING), _elements(whole, s, VALIDATION)
     shared = np.exp(s.log_parameters())
     owner = np.repeat(np.arange(s.node.size), np.diff(s.start))
@@ -89,21 +85,21 @@ def learn_mixture(
 
     history: list[Round] = []
     best: tuple[float, FloatArray, FloatArray] | None = None
-    iteration, before = 0, -np.inf
-    while True:
+    before = -np.inf
+    for iteration in range(iterations + 1):
         log, log_weight = _maximise(share, inside, owner, shared, strength, pseudocount)
         share, train = _expect(log, log_weight, inside)
         prior = strength * _weighted(shared[:, None], log) + pseudocount / components * _weighted(1.0, log_weight)
         climbed, before = train + prior / len(table.codes) - before, train + prior / len(table.codes)
-        value = np.nan if checked is None else _expect(log, log_weight, valid_inside)[1]
+        value = _expect(log, log_weight, valid_inside)[1] if whole.validates else np.nan
         history.append(Round(iteration, train, value))
         if on_iteration is not None:
             on_iteration(history[-1])
-        if best is None or checked is None or value > best[0]:
+        if best is None or not whole.validates or value > best[0]:
             best = (value, log, log_weight)
-        iteration += 1
-        if iteration > iterations or climbed < tolerance:
+        if climbed < tolerance:
             break
+    assert best is not None
     _, log, log_weight = best
     return Mixture(_assemble(whole, s, log, log_weight), np.exp(log_weight), history)
 

@@ -17,10 +17,9 @@ import numpy as np
 from margmap.circuit import Circuit, LongArray
 from margmap.errors import DataError, NoSplitWarning
 from margmap.foundation.limits import Limits, Stopped
-from margmap.learn.chow_liu_tree import Join, check_smoothing, learn_tree
+from margmap.learn.chow_liu_tree import Join, check_smoothing
 from margmap.learn.decision_circuit import SPLITS, DecisionCircuit
 from margmap.learn.strudel_split import EXHAUSTED, NO_ROOM, Rule, fill_queue, split_next
-from margmap.learn.table import read_tables
 
 PickEdge: TypeAlias = Literal["eFLOW", "random"]
 PickVariable: TypeAlias = Literal["vMI", "random"]
@@ -141,12 +140,8 @@ def learn_strudel(
     rule = _rule(locals())
     limits = Limits(None if time_limit is None else float(time_limit))
     with limits.not_counting_compilation():
-        table, checked = read_tables(data, valid, None if resume is None else resume.variables)
-        if resume is None:
-            grown = DecisionCircuit.from_tree(table, checked, learn_tree(table, alpha), pseudocount, join, rule.inherit)
-        else:
-            grown = DecisionCircuit.from_circuit(table, checked, resume, pseudocount, rule.inherit)
-        run = _Run(grown, rule, limits, checked is not None, on_progress)
+        grown = DecisionCircuit.begin(data, valid, resume, alpha, join, pseudocount=pseudocount, inherit=rule.inherit)
+        run = _Run(grown, rule, limits, on_progress)
         grown.reserve(0, 0, grown.arrays.owner.size + 1)
         grown.arrays.random[0] = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % (1 << 64) or 1
         fill_queue(grown.arrays, rule)
@@ -168,10 +163,8 @@ def learn_strudel(
 class _Run:
     """A run: the circuit that grows, and the best circuit so far on the validation rows, if there are such rows."""
 
-    def __init__(
-        self, grown: DecisionCircuit, rule: Rule, limits: Limits, validates: bool, report: OnProgress | None
-    ) -> None:
-        self.grown, self.rule, self.limits, self.validates, self.report = grown, rule, limits, validates, report
+    def __init__(self, grown: DecisionCircuit, rule: Rule, limits: Limits, report: OnProgress | None) -> None:
+        self.grown, self.rule, self.limits, self.report = grown, rule, limits, report
         self.best = self.last = self.now()
         self.kept = grown.compact()
         self.history = [self.best]
@@ -224,11 +217,11 @@ class _Run:
             self.report(now)
         if now.valid > self.best.valid:
             self.best, self.kept = now, self.grown.compact()
-        return self.validates
+        return self.grown.validates
 
     def learned(self, reason: Reason) -> Learned:
         """Between two calls of the kernel the structure is whole, so that the last circuit can always be had."""
-        if not self.validates:
+        if not self.grown.validates:
             self.best, self.kept = self.last, self.grown.compact()
         return Learned(self.grown.circuit(self.kept), reason, self.best, self.last, self.history)
 
