@@ -35,7 +35,8 @@ def read(lines: Sequence[str], path: Path) -> Circuit:
     """The circuit of an ac file, over all variables of its header, named 0, 1, ..."""
     variables = read_header(lines, path)
     parts = Parts.new()
-    terms = scan.Nodes()
+    nodes = scan.Nodes()
+    terms = nodes.made
     indicator = indicator_rule(variables, parts)
 
     def combined(combine: Callable[[Sequence[_Term], Parts], _Term], what: str) -> scan.Rule:
@@ -51,11 +52,11 @@ def read(lines: Sequence[str], path: Path) -> Circuit:
         "*": combined(_multiply, "a product"),
         "+": combined(_add, "a sum"),
     }
-    terms.read(body(lines, path), lines, path, rules, ("EOF",), FIRST)
+    nodes.read(body(lines, path), lines, path, rules, ("EOF",), FIRST)
     root: _Term = terms[len(terms) - 1]
     if root.node is None:
         what = "the root is a constant: there is no distribution in this file"
-        raise FormatError(what, path=path, line=terms.line)
+        raise FormatError(what, path=path, line=nodes.line)
     # A factor is left over only if no sum above could take it.
     top = root.node if root.log_factor == 0 else parts.sum([root.node], [root.log_factor])
     return assemble(variables, parts, top)

@@ -23,8 +23,9 @@ from margmap.io.writing import Node, nodes_of, numbers_from_one
 def read(lines: Sequence[str], path: Path) -> Circuit:
     """The circuit of a jpc file. A variable has as many values as its lines need, two at least."""
     parts = Parts.new()
-    node = scan.Nodes()
-    values = _Cardinalities(node)
+    nodes = scan.Nodes()
+    node = nodes.made
+    values = _Cardinalities(nodes)
 
     def product(tokens: list[str]) -> int:
         return parts.product([node[int(token)] for token in tokens[4:]])
@@ -63,7 +64,7 @@ def read(lines: Sequence[str], path: Path) -> Circuit:
         "B": scan.Rule("B id vtree variable trials logp", binomial, (6, 6)),
         "C": scan.Rule("C id vtree variable logp...", categorical, (5, sys.maxsize)),
     }
-    node.read(scan.node_lines(lines, path, "jpc"), lines, path, rules)
+    nodes.read(scan.node_lines(lines, path, "jpc"), lines, path, rules)
     return scan.assemble_named(parts, values.number)
 
 

@@ -19,7 +19,8 @@ TRUE_SLACK = 1e-4
 def read(lines: Sequence[str], path: Path) -> Circuit:
     """The circuit of a psdd file: D becomes a sum of products, T a Bernoulli leaf, L an indicator."""
     parts = Parts.new()
-    node = scan.Nodes()
+    nodes = scan.Nodes()
+    node = nodes.made
 
     def literal(tokens: list[str]) -> int:
         value = int(tokens[3])
@@ -29,11 +30,10 @@ def read(lines: Sequence[str], path: Path) -> Circuit:
         return parts.leaf(BERNOULLI, scan.variable_number(int(tokens[3])), _true_node(tokens[4:]))
 
     def decision(tokens: list[str]) -> int:
-        weights = scan.log_probabilities(tokens[6::3])
-        each = range(4, len(tokens), 3)
+        weights, each = scan.log_probabilities(tokens[6::3]), range(4, len(tokens), 3)
         products = [parts.product((node[int(tokens[i])], node[int(tokens[i + 1])])) for i in each]
         # A single element of probability 1 is its product.
-        return products[0] if weights == [0] else parts.sum(products, weights)
+        return products[0] if len(weights) == 1 and weights[0] == 0 else parts.sum(products, weights)
 
     elements = (slice(4, None, 3), slice(5, None, 3))
     rules = {
@@ -41,7 +41,7 @@ def read(lines: Sequence[str], path: Path) -> Circuit:
         "T": scan.Rule("T id vtree variable logp", true, (5, 6)),
         "D": scan.Rule("D id vtree k (prime sub logp)*k", decision, (4, 4), group=3, children=elements),
     }
-    node.read(scan.node_lines(lines, path, "psdd"), lines, path, rules)
+    nodes.read(scan.node_lines(lines, path, "psdd"), lines, path, rules)
     return scan.assemble_named(parts, {})
 
 

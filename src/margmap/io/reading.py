@@ -93,17 +93,18 @@ class Rule(NamedTuple):
 def node_lines(lines: Sequence[str], path: Path, word: str) -> Iterator[tuple[int, list[str]]]:
     """Number and words of every line after the header ``word N`` that is neither blank nor a comment."""
     first = header(lines, path, word)
-    for number, line in enumerate(lines[first:], first + 1):
-        tokens = line.split()
-        if tokens and tokens[0] != "c":
-            yield number, tokens
+    words = enumerate(map(str.split, lines[first:]), first + 1)
+    return (each for each in words if each[1] and each[1][0] != "c")
 
 
-class Nodes(dict[int, Any]):
-    """The nodes of a file by their ids, as they are read; a rule's function finds the children of its node here."""
+class Nodes:
+    """The nodes of a file, as they are read."""
 
-    #: The number of the line that is being read.
-    line = 0
+    def __init__(self) -> None:
+        #: What was made of each node, by its id: a rule's function finds the children of its node here.
+        self.made: dict[int, Any] = {}
+        #: The number of the line that is being read.
+        self.line = 0
 
     def read(
         self,
@@ -120,6 +121,7 @@ class Nodes(dict[int, Any]):
         counted from 0. ``others`` are words that may begin a line besides the types of nodes. An error that a rule's
         function raises without a file is about this one, and about the present line.
         """
+        known = self.made
         for number, tokens in body:
             self.line = number
             try:
@@ -128,14 +130,14 @@ class Nodes(dict[int, Any]):
                     raise unknown_node(tokens[0], ", ".join([*rules, *others]))
                 syntax, read, (least, most), group, _ = rule
                 if group and len(tokens) >= least:
-                    size = int(tokens[least - 1])
-                    check_size(size, "a node")
+                    if (size := int(tokens[least - 1])) < 1:
+                        check_size(size, "a node")
                     least = most = least + group * size
                 if not least <= len(tokens) <= most:
                     check_count(tokens, least if len(tokens) < least else most, syntax)
                 ident = int(tokens[1]) if first is None else number - first
                 made = read(tokens)
-                if ident in self:
+                if ident in known:
                     raise duplicate(ident)
             except ValueError as error:
                 raise bad_number(error, path, number) from None
@@ -144,8 +146,8 @@ class Nodes(dict[int, Any]):
                 raise missing_child(ident, error.args[0], path, number, later) from None
             except FormatError as error:
                 raise FormatError(str(error), path=path, line=number) from None
-            self[ident] = made
-        if not self:
+            known[ident] = made
+        if not known:
             raise no_nodes(path, len(lines))
 
 

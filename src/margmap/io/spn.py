@@ -23,7 +23,8 @@ def read(lines: Sequence[str], path: Path) -> Circuit:
     """The circuit of an spn file, over all variables of its header, named 0, 1, ..."""
     variables = read_header(lines, path)
     parts = Parts.new()
-    node = scan.Nodes()
+    nodes = scan.Nodes()
+    node = nodes.made
 
     def product(tokens: list[str]) -> int:
         scan.check_size(len(tokens) - 1, "a product")
@@ -41,7 +42,7 @@ def read(lines: Sequence[str], path: Path) -> Circuit:
         "*": scan.Rule("* id...", product, (1, sys.maxsize), children=(slice(1, None),)),
         "+": scan.Rule("+ (id logw)...", add, (1, sys.maxsize), children=(slice(1, None, 2),)),
     }
-    node.read(body(lines, path), lines, path, rules, ("EOF",), FIRST)
+    nodes.read(body(lines, path), lines, path, rules, ("EOF",), FIRST)
     return assemble(variables, parts)
 
 

@@ -16,7 +16,8 @@ def read(lines: Sequence[str], path: Path) -> Vtree:
     left: list[int] = []
     right: list[int] = []
     name: list[int] = []  # -1 at inner nodes
-    node = scan.Nodes()
+    nodes = scan.Nodes()
+    node = nodes.made
     parent: dict[int, int] = {}  # of ids
     leaf_line: dict[int, int] = {}  # of variables
 
@@ -30,7 +31,7 @@ def read(lines: Sequence[str], path: Path) -> Vtree:
         variable = scan.variable_number(int(tokens[2]))
         if variable in leaf_line:
             raise FormatError(f"variable {variable} has a leaf already, on line {leaf_line[variable]}")
-        leaf_line[variable] = node.line
+        leaf_line[variable] = nodes.line
         return add(-1, -1, variable)
 
     def inner(tokens: list[str]) -> int:
@@ -46,7 +47,7 @@ def read(lines: Sequence[str], path: Path) -> Vtree:
         "L": scan.Rule("L id variable", leaf, (3, 3)),
         "I": scan.Rule("I id left right", inner, (4, 4), children=(slice(2, None),)),
     }
-    node.read(scan.node_lines(lines, path, "vtree"), lines, path, rules)
+    nodes.read(scan.node_lines(lines, path, "vtree"), lines, path, rules)
     orphan = next((ident for ident in list(node)[:-1] if ident not in parent), None)
     if orphan is not None:
         message = f"node {orphan} has no parent and is not the last node, the root: the file is truncated or no tree"
