@@ -15,6 +15,7 @@ from margmap.errors import FormatError
 from margmap.io.formats import FORMATS, load, load_circuit, load_vtree, save
 
 PSDD = "psdd 3\nL 0 0 1\nT 1 2 2 -0.5\nD 2 1 1 0 1 0.0\n"
+NETWORKS = ("bif", "uai", "xmlbif", "bifxml", "xml", "xdsl", "dsl", "net")
 VTREE = "vtree 3\nL 0 1\nL 2 2\nI 1 0 2\n"
 
 
@@ -59,8 +60,8 @@ def test_format_overrides_suffix(tmp_path: Path) -> None:
     assert load(path, format="psdd").num_nodes == 3
     save(load(path, "psdd"), tmp_path / "again.dat", format="json")
     assert load(tmp_path / "again.dat", format="json").num_nodes == 3
-    with pytest.raises(FormatError, match=r"unknown format 'nnf'.*psdd"):
-        load(path, format="nnf")
+    with pytest.raises(FormatError, match=r"unknown format 'cnf'.*psdd"):
+        load(path, format="cnf")
 
 
 @pytest.mark.parametrize("name", ["circuit.txt", "circuit", "circuit.gz"])
@@ -180,4 +181,4 @@ def test_saved_gzip_is_reproducible_and_keeps_the_mode(tmp_path: Path) -> None:
 
 
 def test_formats_are_listed() -> None:
-    assert tuple(FORMATS) == ("psdd", "jpc", "spn", "ac", "vtree", "json", "mmz", "bif", "uai", "xmlbif")
+    assert tuple(FORMATS) == ("psdd", "jpc", "spn", "ac", "vtree", "json", "nnf", "sdd", "mmz", *NETWORKS)

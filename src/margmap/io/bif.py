@@ -19,7 +19,8 @@ import numpy as np
 from margmap.circuit import FloatArray, Name, Variable
 from margmap.errors import FormatError, StructureError
 from margmap.foundation.numerals import is_plain, number_of
-from margmap.io.reading import network_of, shorten
+from margmap.io.networks import network_of
+from margmap.io.reading import shorten
 from margmap.network.network import MAX_SCOPE, MAX_TABLE, Network, table_size
 
 _TOKEN = re.compile(

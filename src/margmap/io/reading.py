@@ -15,9 +15,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from margmap.circuit import Circuit, Parts, Variable, assemble, first_repeat
-from margmap.errors import FormatError, StructureError
+from margmap.errors import FormatError
 from margmap.foundation.numerals import is_plain
-from margmap.network.network import FactorError, Kind, Network
 
 MAX_VARIABLE = 2**31 - 1
 
@@ -331,14 +330,3 @@ def assemble_named(parts: Parts, cardinality: Mapping[int, int]) -> Circuit:
         circuit.param_start,
         circuit.param,
     )
-
-
-def network_of(
-    variables: Sequence[Variable], factors: Iterable[Any], kind: Kind, path: Path, line_of: Callable[[int], int]
-) -> Network:
-    """A network of a file; ``line_of`` says where the table of a number is, for an error about that table."""
-    try:
-        return Network(variables, factors, kind)
-    except StructureError as error:
-        line = line_of(error.factor) if isinstance(error, FactorError) else None
-        raise FormatError(str(error), path=path, line=line) from error

@@ -21,7 +21,8 @@ from margmap.errors import FormatError, StructureError
 from margmap.foundation.jit import kernel
 from margmap.foundation.numerals import number_of
 from margmap.io.files import read_lines
-from margmap.io.reading import check_characters, network_of, shorten
+from margmap.io.networks import network_of
+from margmap.io.reading import check_characters, shorten
 from margmap.network.network import MAX_TABLE, Kind, Network, table_size
 
 
