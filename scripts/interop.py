@@ -9,10 +9,10 @@ lists the packages with their versions, as pip takes them. Two comments in it ar
     # environment: torch              libraries that name the same environment share one
     # without dependencies: x==1.0    packages that are installed without what they ask for
 
-An environment is a folder of ``--folder``, made anew when the lists change. When the time of ``--minutes`` is up, nothing
-new is begun; a library's tests have five minutes at least. Where a package cannot be installed, for
-want of a network or of a wheel for this Python, its tests do not run, and the note at the end says so and why. The exit
-code is 1 if a test failed, and 0 otherwise.
+An environment is a folder of ``--folder``, made anew when the lists change. When the time of ``--minutes`` is up,
+nothing new is begun; a library's tests have five minutes at least. Where a package cannot be installed, for want of a
+network or of a wheel for this Python, its tests do not run, and the note at the end says so and why. The exit code is 1
+if a test failed, and 0 otherwise.
 """
 
 from __future__ import annotations
@@ -124,7 +124,16 @@ def prepared(folder: Path, libraries: Sequence[Library], python: str, until: flo
     print(f"{folder.name}: installing {', '.join(library.versions for library in libraries)}", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
     index = ["--extra-index-url", TORCH] if any("torch" in line for line in listed) and _answers(TORCH) else []
-    pip = [str(_python(folder)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *index]
+    pip = [
+        str(_python(folder)),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--disable-pip-version-check",
+        *index,
+    ]
     steps = [[python, "-m", "venv", str(folder)], [*pip, *TOOLS, "--editable", str(ROOT)]]
     problem = next(filter(None, (_attempted(step, until) for step in steps)), None)
     if problem:
