@@ -9,9 +9,10 @@ lists the packages with their versions, as pip takes them. Two comments in it ar
     # environment: torch              libraries that name the same environment share one
     # without dependencies: x==1.0    packages that are installed without what they ask for
 
-An environment is a folder of ``--folder``, made anew when the lists change. Where a package cannot be installed, for
-want of a network or of a wheel for this Python, its tests do not run, and the note at the end says so and why. The exit
-code is 1 if a test failed, and 0 otherwise.
+An environment is a folder of ``--folder``, made anew when the lists change. When the time of ``--minutes`` is up,
+nothing new is begun; a library's tests have five minutes at least. Where a package cannot be installed, for want of a
+network or of a wheel for this Python, its tests do not run, and the note at the end says so and why. The exit code is 1
+if a test failed, and 0 otherwise.
 """
 
 from __future__ import annotations
@@ -72,7 +73,7 @@ def main() -> int:
     names = ", ".join(library.name for library in known)
     parser.add_argument("libraries", nargs="*", help=f"which ones (all: {names})")
     parser.add_argument("--folder", type=Path, default=ROOT / ".interop", help="where the environments are")
-    parser.add_argument("--minutes", type=float, default=15.0, help="stop setting up after so long")
+    parser.add_argument("--minutes", type=float, default=15.0, help="begin nothing new after so long")
     parser.add_argument("--python", default=sys.executable, help="the Python to make them with")
     options = parser.parse_args()
     for name in options.libraries:
@@ -88,8 +89,9 @@ def main() -> int:
         members = [library for library in known if library.environment == environment]
         problems = prepared(folder, members, options.python, until)
         for library in (library for library in chosen if library.environment == environment):
-            if library.name in problems:
-                row = Row(library.name, library.versions, f"not run: {problems[library.name]}", 0.0)
+            problem = problems.get(library.name) or ("the time is up" if time.monotonic() > until else "")
+            if problem:
+                row = Row(library.name, library.versions, f"not run: {problem}", 0.0)
             else:
                 row = run(folder, library, until)
             failed = failed or row.outcome.startswith("FAILED")
@@ -122,7 +124,16 @@ def prepared(folder: Path, libraries: Sequence[Library], python: str, until: flo
     print(f"{folder.name}: installing {', '.join(library.versions for library in libraries)}", flush=True)
     shutil.rmtree(folder, ignore_errors=True)
     index = ["--extra-index-url", TORCH] if any("torch" in line for line in listed) and _answers(TORCH) else []
-    pip = [str(_python(folder)), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *index]
+    pip = [
+        str(_python(folder)),
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-compile",
+        "--disable-pip-version-check",
+        *index,
+    ]
     steps = [[python, "-m", "venv", str(folder)], [*pip, *TOOLS, "--editable", str(ROOT)]]
     problem = next(filter(None, (_attempted(step, until) for step in steps)), None)
     if problem:
@@ -170,7 +181,7 @@ def run(folder: Path, library: Library, until: float) -> Row:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            timeout=max(60.0, until - time.monotonic()),
+            timeout=max(300.0, until - time.monotonic()),
         )
     except subprocess.TimeoutExpired:
         return Row(library.name, library.versions, "FAILED: the time is up", time.monotonic() - begun)
