@@ -342,6 +342,36 @@ def decode(model: LogModel, parts: Clusters, filled: FloatArray) -> LongArray:
     return state
 
 
+def literal_bounds(buckets: MiniBuckets, found: Bound) -> dict[int, FloatArray]:
+    """For each query variable an upper bound under each of its values, rounding counted.
+
+    A pass back with maxima gives, for each cluster of a query variable, the best value of its tree under each entry;
+    the other trees keep their maxima. A variable in several clusters has the smallest of what they say.
+    """
+    model, parts, at, sent = buckets.model, buckets.parts, buckets.links.at, buckets.links.sent_at
+    above = np.zeros_like(found.messages)
+    _max_down(buckets.links, found.filled, found.messages, above)
+    root = list(range(len(parts.clusters)))
+    for c in reversed(root):
+        root[c] = c if parts.parent[c] < 0 else root[parts.parent[c]]
+    bounds: dict[int, FloatArray] = {}
+    # The other trees' maxima, and the same rounding for another order of additions.
+    whole = found.log_upper + found.rounding
+    for c, cluster in enumerate(parts.clusters):
+        if buckets.hidden[c]:
+            continue
+        shape = [model.cardinality[v] for v in cluster.axes]
+        with np.errstate(invalid="ignore"):
+            table = found.filled[at[c] : at[c + 1]].reshape(shape) + above[sent[c] : sent[c + 1]].reshape(
+                [*shape[:-1], 1]
+            )
+        table = np.where(np.isnan(table), -np.inf, table) - found.messages[sent[root[c]]]
+        for axis, v in enumerate(cluster.axes):
+            best = table.max(axis=tuple(a for a in range(table.ndim) if a != axis)) + whole
+            bounds[v] = np.minimum(bounds[v], best) if v in bounds else best
+    return bounds
+
+
 @kernel
 def _add(links: Links, tables: FloatArray, c: int, strides: LongArray, change: FloatArray) -> float:
     """Add to the table of cluster ``c`` a smaller one, in which its axes have these steps; the largest finite entry."""
@@ -457,9 +487,7 @@ def _belief(
 
 
 @kernel
-def _entropy(
-    links: Links, filled: FloatArray, messages: FloatArray, above: FloatArray, c: int, weight: float
-) -> float:
+def _entropy(links: Links, filled: FloatArray, messages: FloatArray, above: FloatArray, c: int, weight: float) -> float:
     """The entropy of the variable of cluster ``c`` given its context under q."""
     k = links.length[links.axis_at[c + 1] - 1]
     begin, sent = links.at[c], links.sent_at[c]
@@ -587,3 +615,36 @@ def _forward(
             total += messages[links.sent_at[c]]
             lost += abs(total) if total > -np.inf else 0.0
     return total, lost * EPS
+
+
+@kernel
+def _max_down(links: Links, filled: FloatArray, messages: FloatArray, above: FloatArray) -> None:
+    """For each cluster and state of its context the best value of all that is above, without the cluster's message."""
+    for c in range(links.parent.size - 1, -1, -1):
+        a0 = links.axis_at[c]
+        axes = links.axis_at[c + 1] - a0
+        k = links.length[a0 + axes - 1]
+        index = np.zeros(axes, dtype=np.int64)
+        begin, sent = links.at[c], links.sent_at[c]
+        for j in range(links.child_at[c], links.child_at[c + 1]):
+            u = links.child[j]
+            first, last = links.sent_at[u], links.sent_at[u + 1]
+            steps = links.heard[links.heard_at[u] : links.heard_at[u + 1]]
+            above[first:last] = -np.inf
+            index[:] = 0
+            place = first
+            for r in range((links.at[c + 1] - begin) // k):
+                for x in range(k):
+                    at = place + x * steps[axes - 1]
+                    above[at] = max(above[at], filled[begin + r * k + x] + above[sent + r])
+                i = axes - 2
+                while i >= 0:
+                    index[i] += 1
+                    if index[i] < links.length[a0 + i]:
+                        place += steps[i]
+                        break
+                    index[i] = 0
+                    place -= steps[i] * (links.length[a0 + i] - 1)
+                    i -= 1
+            for s in range(first, last):
+                above[s] = above[s] - messages[s] if messages[s] > -np.inf else -np.inf
