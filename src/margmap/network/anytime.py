@@ -44,7 +44,7 @@ BYTES_PER_ENTRY = 64
 PRUNED = 0.2
 
 # Temperatures of tightening, relatively to the spread of the tables, and the steps at each.
-_TEMPERATURES = (1.0, 0.3, 0.1, 0.03, 0.01)
+_TEMPERATURES = (0.5, 0.15, 0.05, 0.015, 0.005)
 _STEPS = 30
 
 # How often the other process and the clock are looked at.
@@ -201,6 +201,8 @@ class Anytime:
     def _reduce(self) -> LogModel:
         """The model over the values that are left, the cheap hidden variables summed out."""
         self._fallen = 0.0
+        #: Those over which the model in hand is.
+        self._outer = list(self.values)
         kept = {v: values for v, values in enumerate(self.values) if values.size < self.model.cardinality[v]}
         reduced = sum_out_cheap(restricted(self.model, kept), CHEAP_ENTRIES, self.limits.check)
         self.found.notes["hidden left"] = len(reduced.hidden)
@@ -258,17 +260,17 @@ class Anytime:
         before = sum(np.log(self.values[v].size) for v in self.model.query)
         for v, bounds in literal_bounds(buckets, found).items():
             keep = bounds > self.found.log_lower - self.found.rounding
-            if not keep.any():  # nothing is better than the incumbent
+            if np.intersect1d(self.values[v], self._outer[v][keep]).size == 0:  # nothing is better than the incumbent
                 self.found.lower(self.found.log_lower + self.found.rounding, "no value is left")
                 raise _Enough
-            self.values[v] = self.values[v][keep]
+            self.values[v] = np.intersect1d(self.values[v], self._outer[v][keep])
         after = sum(np.log(self.values[v].size) for v in self.model.query)
         self._fallen += float(before - after)
         return self._fallen > PRUNED * max(1.0, float(after))
 
     def _whole(self, state: LongArray) -> LongArray:
         """A state over the values that are left as one over all values."""
-        return np.array([int(self.values[v][min(x, self.values[v].size - 1)]) for v, x in enumerate(state)])
+        return np.array([int(values[min(x, values.size - 1)]) for values, x in zip(self._outer, state, strict=True)])
 
     def _current(self) -> LongArray:
         assert self.found.state is not None
@@ -279,11 +281,10 @@ class Anytime:
     def _begin_toulbar2(self, reduced: LogModel) -> None:
         if not self.use_toulbar2 or reduced.hidden or not reduced.factors or reduced.entries > MOST_ENTRIES:
             return
-        self._outer = list(self.values)
         incumbent = None
         if self.found.log_lower > -np.inf:
-            codes = [np.searchsorted(values, x) for values, x in zip(self.values, self._current(), strict=True)]
-            if all(c < v.size and v[c] == x for c, v, x in zip(codes, self.values, self._current(), strict=True)):
+            codes = [np.searchsorted(values, x) for values, x in zip(self._outer, self._current(), strict=True)]
+            if all(c < v.size and v[c] == x for c, v, x in zip(codes, self._outer, self._current(), strict=True)):
                 incumbent = np.array(codes, dtype=np.int64)
         room = int(self.limits.memory_left()) if self.limits.memory_left() < self.limits.memory else 0
         self.other = Toulbar2(reduced, incumbent, self.limits.gap / 8, room)
@@ -304,9 +305,7 @@ class Anytime:
         if other is None or not (other.poll() or other.done):
             return
         if other.state is not None:
-            codes = zip(self._outer, other.state.tolist(), strict=True)
-            state = np.array([int(values[min(x, values.size - 1)]) for values, x in codes])
-            other.state = None
+            state, other.state = self._whole(other.state), None
             self.found.offer(state, self._scorer.score(state), "toulbar2")
         # Values that were removed cannot be in a state above the incumbent, so the bound holds for all.
         self.found.lower(max(other.log_upper, self.found.log_lower + self.found.rounding), "toulbar2")

@@ -236,12 +236,10 @@ class MiniBuckets:
         """Let what is impossible in one mini-bucket be so in the others of its variable."""
         if not np.isinf(self.tables).any() or self.exact:
             return
-        ones = np.ones(len(self.parts.clusters))
-        slope, weight_slope = np.zeros(int(self.links.shared_at[-1])), np.zeros(ones.size)
+        maxima = np.zeros(len(self.parts.clusters))
         for _ in range(2):
-            _forward(self.links, self.tables, self.filled, self.messages, ones, GO_ON)
-            arrays = (self.filled, self.messages, self.above, ones, self.hidden, slope, weight_slope)
-            _down(self.links, *arrays, GO_ON)
+            _forward(self.links, self.tables, self.filled, self.messages, maxima, GO_ON)
+            _max_down(self.links, self.filled, self.messages, self.above)
             _spread_zeros(self.links, self.tables, self.filled, self.messages, self.above, self.moved)
 
     @property
@@ -438,79 +436,53 @@ def _fill(links: Links, tables: FloatArray, filled: FloatArray, messages: FloatA
 
 
 @kernel
-def _belief(
-    links: Links,
-    filled: FloatArray,
-    messages: FloatArray,
-    above: FloatArray,
-    c: int,
-    weight: float,
-    strides: LongArray,
-    out: FloatArray,
-    room: FloatArray,
-) -> None:
-    """log q of cluster ``c`` over some of its axes, those with steps: ``out`` and ``room`` are that large."""
+def _sum_onto(links: Links, table: FloatArray, c: int, strides: LongArray, out: FloatArray) -> None:
+    """Sums of a table of cluster ``c`` over the axes without steps; entry 0 of ``table`` is its first."""
     a0 = links.axis_at[c]
     axes = links.axis_at[c + 1] - a0
     k = links.length[a0 + axes - 1]
     last = strides[axes - 1]
     index = np.zeros(axes, dtype=np.int64)
-    begin, sent = links.at[c], links.sent_at[c]
-    out[:] = -np.inf
-    room[:] = 0.0
-    for turn in range(2):  # first the largest term of each sum, then the sum
-        place = 0
-        index[:] = 0
-        for r in range((links.at[c + 1] - begin) // k):
-            row = begin + r * k
-            m, up = messages[sent + r], above[sent + r]
-            if m > -np.inf and up > -np.inf:
-                for x in range(k):
-                    t = (filled[row + x] - m) / weight + up
-                    at = place + x * last
-                    if turn == 0:
-                        out[at] = max(out[at], t)
-                    elif t > -np.inf:
-                        room[at] += np.exp(t - out[at])
-            i = axes - 2
-            while i >= 0:
-                index[i] += 1
-                if index[i] < links.length[a0 + i]:
-                    place += strides[i]
-                    break
-                index[i] = 0
-                place -= strides[i] * (links.length[a0 + i] - 1)
-                i -= 1
-    for s in range(out.size):
-        if room[s] > 0:
-            out[s] += np.log(room[s])
-
-
-@kernel
-def _entropy(links: Links, filled: FloatArray, messages: FloatArray, above: FloatArray, c: int, weight: float) -> float:
-    """The entropy of the variable of cluster ``c`` given its context under q."""
-    k = links.length[links.axis_at[c + 1] - 1]
-    begin, sent = links.at[c], links.sent_at[c]
-    total = 0.0
-    for r in range((links.at[c + 1] - begin) // k):
-        m, up = messages[sent + r], above[sent + r]
-        if m > -np.inf and up > -np.inf:
+    place = 0
+    out[:] = 0.0
+    for r in range(table.size // k):
+        if last == 0:
+            total = 0.0
             for x in range(k):
-                t = (filled[begin + r * k + x] - m) / weight
-                if t + up > -700.0:
-                    total -= np.exp(t + up) * t
-    return total
+                total += table[r * k + x]
+            out[place] += total
+        else:
+            for x in range(k):
+                out[place + x * last] += table[r * k + x]
+        i = axes - 2
+        while i >= 0:
+            index[i] += 1
+            if index[i] < links.length[a0 + i]:
+                place += strides[i]
+                break
+            index[i] = 0
+            place -= strides[i] * (links.length[a0 + i] - 1)
+            i -= 1
 
 
 @kernel
 def _spread_zeros(
     links: Links, tables: FloatArray, filled: FloatArray, messages: FloatArray, above: FloatArray, moved: FloatArray
 ) -> None:
-    """What one of two mini-buckets makes impossible is impossible in the other: known after a pass at weights 1."""
+    """What one of two mini-buckets makes impossible is impossible in the other.
+
+    ``filled`` and ``messages`` are those of a pass along the order, ``above`` what :func:`_max_down` found from them.
+    """
     most = 1
     for c in range(links.parent.size):
+        k = links.length[links.axis_at[c + 1] - 1]
+        for r in range(links.sent_at[c + 1] - links.sent_at[c]):
+            dead = above[links.sent_at[c] + r] == -np.inf
+            for x in range(k):
+                i = links.at[c] + r * k + x
+                filled[i] = 1.0 if filled[i] > -np.inf and not dead else 0.0
         most = max(most, links.shared_at[c + 1] - links.shared_at[c])
-    room = np.empty((3, most))
+    a, b = np.empty(most), np.empty(most)
     for c in range(links.parent.size):
         first, last = links.shared_at[c], links.shared_at[c + 1]
         size = last - first
@@ -518,17 +490,16 @@ def _spread_zeros(
             continue
         s0 = links.stride[links.stride_at[2 * c] : links.stride_at[2 * c + 1]]
         s1 = links.stride[links.stride_at[2 * c + 1] : links.stride_at[2 * c + 2]]
-        a, b = room[0, :size], room[1, :size]
-        _belief(links, filled, messages, above, c, 1.0, s0, a, room[2, :size])
-        _belief(links, filled, messages, above, c + 1, 1.0, s1, b, room[2, :size])
+        _sum_onto(links, filled[links.at[c] : links.at[c + 1]], c, s0, a[:size])
+        _sum_onto(links, filled[links.at[c + 1] : links.at[c + 2]], c + 1, s1, b[:size])
         for s in range(size):
-            left = -np.inf if b[s] == -np.inf else 0.0
-            b[s] = -np.inf if a[s] == -np.inf else 0.0
+            left = -np.inf if b[s] == 0.0 else 0.0
+            b[s] = -np.inf if a[s] == 0.0 else 0.0
             a[s] = left
             moved[0, first + s] += left
             moved[1, first + s] += b[s]
-        _add(links, tables, c, s0, a)
-        _add(links, tables, c + 1, s1, b)
+        _add(links, tables, c, s0, a[:size])
+        _add(links, tables, c + 1, s1, b[:size])
 
 
 @kernel
@@ -543,37 +514,56 @@ def _down(
     weight_slope: FloatArray,
     stop: LongArray,
 ) -> None:
-    """The pass back: log q of every context, and the derivatives by what moved and by the weights."""
+    """The pass back: q of every cluster in place of its table, and the derivatives by what moved and by the weights.
+
+    ``above`` is q of each cluster's context. What is too small for a double counts as 0.
+    """
     most = 1
     for c in range(links.parent.size):
-        most = max(most, links.shared_at[c + 1] - links.shared_at[c], links.sent_at[c + 1] - links.sent_at[c])
-    room = np.empty((3, most))
+        most = max(most, links.shared_at[c + 1] - links.shared_at[c])
+    a, b = np.empty(most), np.empty(most)
     for i in range(links.span.size - 2, -1, -1):
         if stop[0] != 0:
             return
         first, last = links.span[i], links.span[i + 1]
+        tighten = hidden[first] and last - first > 1
         for c in range(first, last):
             if links.parent[c] < 0:
-                above[links.sent_at[c]] = 0.0
+                above[links.sent_at[c]] = 1.0
+            k = links.length[links.axis_at[c + 1] - 1]
+            inverse = 1.0 / weights[c]
+            entropy = 0.0
+            for r in range(links.sent_at[c + 1] - links.sent_at[c]):
+                m, q = messages[links.sent_at[c] + r], above[links.sent_at[c] + r]
+                row = links.at[c] + r * k
+                if q < 1e-30 or m == -np.inf:
+                    for x in range(k):
+                        filled[row + x] = 0.0
+                    continue
+                for x in range(k):
+                    t = (filled[row + x] - m) * inverse
+                    p = q * np.exp(t)
+                    if tighten and p > 0:
+                        entropy -= p * t
+                    filled[row + x] = p
+            weight_slope[c] = entropy
+            table = filled[links.at[c] : links.at[c + 1]]
             for j in range(links.child_at[c], links.child_at[c + 1]):
                 u = links.child[j]
                 strides = links.heard[links.heard_at[u] : links.heard_at[u + 1]]
-                begin, end = links.sent_at[u], links.sent_at[u + 1]
-                part = room[2, : end - begin]
-                _belief(links, filled, messages, above, c, weights[c], strides, above[begin:end], part)
+                _sum_onto(links, table, c, strides, above[links.sent_at[u] : links.sent_at[u + 1]])
         for c in range(first, last - 1):
             begin, end = links.shared_at[c], links.shared_at[c + 1]
+            size = end - begin
             s0 = links.stride[links.stride_at[2 * c] : links.stride_at[2 * c + 1]]
             s1 = links.stride[links.stride_at[2 * c + 1] : links.stride_at[2 * c + 2]]
-            a, b, part = room[0, : end - begin], room[1, : end - begin], room[2, : end - begin]
-            _belief(links, filled, messages, above, c, weights[c], s0, a, part)
-            _belief(links, filled, messages, above, c + 1, weights[c + 1], s1, b, part)
-            for s in range(end - begin):
-                slope[begin + s] = np.exp(a[s]) - np.exp(b[s])
-        if hidden[first] and last - first > 1:
+            _sum_onto(links, filled[links.at[c] : links.at[c + 1]], c, s0, a[:size])
+            _sum_onto(links, filled[links.at[c + 1] : links.at[c + 2]], c + 1, s1, b[:size])
+            for s in range(size):
+                slope[begin + s] = a[s] - b[s]
+        if tighten:
             mean = 0.0
             for c in range(first, last):
-                weight_slope[c] = _entropy(links, filled, messages, above, c, weights[c])
                 mean += weights[c] * weight_slope[c]
             for c in range(first, last):
                 weight_slope[c] = weights[c] * (weight_slope[c] - mean)
