@@ -18,11 +18,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol, TypeVar
+from functools import partial
+from typing import Any, TypeVar
 
 import numpy as np
 
 from margmap.circuit import LongArray
+from margmap.foundation.limits import Limits
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, restricted
 from margmap.network.mini_bucket import Bound, MiniBuckets, decode, literal_bounds, partition
@@ -40,6 +42,9 @@ FIRST_LIMIT, GROWTH, MOST_LIMIT = 1 << 9, 8, 1 << 24
 #: The share of the memory limit that the tables of mini-buckets may take in all; they are held three times.
 BYTES_PER_ENTRY = 64
 
+#: Seconds of local search for a first state with all variables maximised; and later on from every new state.
+FIRST_SECONDS = 0.25
+
 #: It starts again once the log of the number of states has fallen by this share of what is left.
 PRUNED = 0.2
 
@@ -54,18 +59,6 @@ _WATCH_SECONDS = 0.02
 _ALONE_SECONDS = 2.0
 
 T = TypeVar("T")
-
-
-class Clock(Protocol):
-    """What is asked of the limits: when to stop, and how much room there is."""
-
-    gap: float
-    deadline: float
-    memory: int
-
-    def clock(self) -> float: ...
-    def check(self) -> None: ...
-    def memory_left(self) -> float: ...
 
 
 @dataclass
@@ -107,7 +100,7 @@ class _Enough(Exception):
 class Anytime:
     """One query: the model, what is known so far, and the steps in turn."""
 
-    def __init__(self, model: LogModel, limits: Clock, found: Incumbent, *, use_toulbar2: bool | None = None) -> None:
+    def __init__(self, model: LogModel, limits: Limits, found: Incumbent, *, use_toulbar2: bool | None = None) -> None:
         self.model, self.limits, self.found = model, limits, found
         self.use_toulbar2 = available() if use_toulbar2 is None else use_toulbar2
         #: For each variable the values that may still be in a better state.
@@ -136,17 +129,17 @@ class Anytime:
     # States.
 
     def _first_state(self) -> None:
-        limits, model = self.limits, self.model
+        model = self.model
         everything = LogModel(
             model.cardinality, frozenset(range(len(model.cardinality))), model.factors, model.log_constant, 0.0
         )
         complete = Scorer(everything, outline(everything))
-        state, _ = self._for(0.3, lambda stop: local_search(complete, self._start(), stop, shakes=1 << 40), complete)
+        state, _ = self._for(FIRST_SECONDS, lambda stop: local_search(complete, self._start(), stop, shakes=1 << 40), complete)
         self.scorer = self._make_scorer()
         self.found.rounding = self.scorer.rounding + self.scorer.model.rounding
         value = self._run(lambda stop: self._scorer.score(state, stop))
         self.found.offer(state, value, "first state")
-        self._search(state, 0.5)
+        self._search(state, 2 * FIRST_SECONDS)
 
     def _start(self) -> LongArray:
         """The most likely values by the tables of single variables, and the first ones otherwise."""
@@ -226,13 +219,13 @@ class Anytime:
             buckets = MiniBuckets(reduced, order, limit)
             for temperature in (0.0,) if buckets.exact else (0.0, *_TEMPERATURES):
                 if temperature > 0:
-                    self._run(lambda stop: buckets.tighten(_STEPS, temperature * spread, stop))
+                    self._run(partial(buckets.tighten, _STEPS, temperature * spread))
                 found = self._run(buckets.bound)
                 doing = f"mini-buckets of at most {limit} entries"
                 self.found.lower(found.log_upper, doing)
                 state = self._whole(decode(reduced, buckets.parts, found.filled))
                 if self._score(state, doing) and not buckets.exact:
-                    self._search(state, 0.2)
+                    self._search(state, FIRST_SECONDS)
                 self._enough()
                 if not buckets.exact and self._prune(buckets, found):
                     return True
@@ -241,7 +234,7 @@ class Anytime:
             if limit >= MOST_LIMIT:
                 return False
             limit *= GROWTH
-            self._search(self._current(), 0.5)
+            self._search(self._current(), 2 * FIRST_SECONDS)
 
     def _order(self, model: LogModel) -> list[int]:
         """An elimination order, hidden variables first."""

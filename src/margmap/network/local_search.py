@@ -145,7 +145,7 @@ def _search(
     active = np.zeros(state.size, dtype=np.bool_)
     active[query] = True
     _climb(plan, state, query, active, dirty, which, value, stop)
-    best = state.copy()
+    best: LongArray = state.copy()
     fewest, highest = _total(which, value)
     for _ in range(shakes):
         if stop[0] != 0:

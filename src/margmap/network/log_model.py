@@ -8,13 +8,14 @@ away from that of the network's own tables.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
 
-from margmap.circuit import FloatArray
+from margmap.circuit import FloatArray, LongArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.pairs import EPS
 from margmap.network.relevance import Problem
@@ -70,6 +71,11 @@ def log_model(problem: Problem, asked: Collection[int]) -> LogModel:
             constant += top
             rounding += 2 * EPS * (1 + largest_finite(table.reshape(-1)))
             factors.append(LogFactor(tuple(number[v] for v in factor.scope), table))
+    # A hidden variable that no table mentions is still summed over.
+    mentioned = {v for factor in problem.factors for v in factor.scope}
+    for column in problem.open:
+        if column not in asked and column not in mentioned:
+            constant += math.log(problem.values[column].size)
     return LogModel(
         tuple(int(problem.values[column].size) for column in problem.open),
         frozenset(number[column] for column in problem.open if column in asked),
@@ -94,7 +100,7 @@ def aligned(part: LogFactor, place: Mapping[int, int], axes: int) -> FloatArray:
     shape = [1] * axes
     for i in by_place:
         shape[place[part.scope[i]]] = part.table.shape[i]
-    return part.table.transpose(by_place).reshape(shape)
+    return np.asarray(part.table.transpose(by_place).reshape(shape), dtype=np.float64)
 
 
 def error_of(parts: Sequence[LogFactor], values: int) -> float:
@@ -120,7 +126,7 @@ def conditioned(model: LogModel, known: Mapping[int, int]) -> LogModel:
     return LogModel(model.cardinality, model.query, tuple(factors), constant, rounding)
 
 
-def restricted(model: LogModel, values: Mapping[int, Sequence[int]]) -> LogModel:
+def restricted(model: LogModel, values: Mapping[int, Sequence[int] | LongArray]) -> LogModel:
     """The model with fewer values for some variables: value i is then the i-th of those that are left."""
     cardinality = tuple(len(values[v]) if v in values else model.cardinality[v] for v in range(len(model.cardinality)))
     factors = []

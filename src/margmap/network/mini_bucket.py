@@ -32,6 +32,7 @@ does not pile up with the number of rounds; what is left of it is part of the bo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -135,8 +136,9 @@ class Links(NamedTuple):
     #: The children of c are ``child[child_at[c]]`` to ``child[child_at[c + 1] - 1]``.
     child_at: LongArray
     child: LongArray
-    #: Cluster c and the next one are mini-buckets of one variable if they share ``shared_at[c]`` to ``shared_at[c + 1]``
-    #: of what moves; their axes' steps in it begin at ``stride_at[2 c]`` and at ``stride_at[2 c + 1]``.
+    #: Cluster c and the next one are mini-buckets of one variable if they share ``shared_at[c]`` to
+    #: ``shared_at[c + 1]`` of what moves; their axes' steps in it begin at ``stride_at[2 c]`` and at
+    #: ``stride_at[2 c + 1]``.
     shared_at: LongArray
     stride_at: LongArray
     stride: LongArray
@@ -152,7 +154,8 @@ def _steps(model: LogModel, scope: Sequence[int]) -> dict[int, int]:
 
 def links(model: LogModel, parts: Clusters) -> Links:
     """The flat arrays of some clusters."""
-    axis_at, length, heard_at, heard, child_at, child = [0], [], [0], [], [0], []
+    axis_at, length, heard_at, heard, child_at = [0], [], [0], [], [0]
+    child: list[int] = []
     shared_at, stride_at, stride = [0], [0], []
     following = {c for first, last in parts.spans for c in range(first, last - 1)}
     for c, cluster in enumerate(parts.clusters):
@@ -230,6 +233,8 @@ class MiniBuckets:
         for first, last in self.parts.spans:
             if self.hidden[first]:
                 self.weights[first:last] = 1 / (last - first)
+        # The smoothed bound of the last tightening, and where it was.
+        self._lowest: tuple[float, FloatArray] = (np.inf, np.zeros(0))
         self._clear_zeros()
 
     def _clear_zeros(self) -> None:
@@ -286,11 +291,9 @@ class MiniBuckets:
 
         finite = np.where(np.isfinite(self.moved[0]), self.moved[0], 0.0)
         begin = np.concatenate([finite, np.log(np.where(self.hidden, np.maximum(self.weights, 1e-4), 1.0))])
-        self._lowest: tuple[float, FloatArray] = (np.inf, begin)
-        try:
+        self._lowest = (np.inf, begin)
+        with suppress(_StoppedTightening):
             minimize(objective, begin, jac=True, method="L-BFGS-B", options={"maxiter": rounds, "maxcor": 6})
-        except _StoppedTightening:
-            pass
         moved, weights = unpacked(self._lowest[1])
         self.moved = moved + fixed
         self.weights = np.where(self.hidden, weights, 0.0)
@@ -298,10 +301,10 @@ class MiniBuckets:
 
     def bound(self, stop: LongArray) -> Bound:
         """Eliminate along the order: power sums over hidden variables, maxima over the query."""
-        model, parts, at = self.model, self.parts, self.links.at
+        model, parts = self.model, self.parts
         tables = cluster_tables(model, parts)
         lost = model.rounding
-        for c, cluster in enumerate(parts.clusters):
+        for cluster in parts.clusters:
             sizes = [largest_finite(model.factors[f].table.reshape(-1)) for f in cluster.factors]
             lost += EPS * len(sizes) * sum(sizes)
         lost += _settle(self.links, tables, self.moved)

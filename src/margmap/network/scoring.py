@@ -33,8 +33,8 @@ class Layout(NamedTuple):
     #: Bucket b has the axes ``axis_at[b]`` to ``axis_at[b + 1]``, the summed one last, of these lengths.
     axis_at: LongArray
     length: LongArray
-    #: Bucket b has the parts ``part_at[b]`` to ``part_at[b + 1]``. Part p begins at ``offset[p]`` of the data if it is a
-    #: table; it is the message of bucket ``child[p]`` if that is not -1.
+    #: Bucket b has the parts ``part_at[b]`` to ``part_at[b + 1]``. Part p begins at ``offset[p]`` of the data if it is
+    #: a table; it is the message of bucket ``child[p]`` if that is not -1.
     part_at: LongArray
     offset: LongArray
     child: LongArray
@@ -162,7 +162,15 @@ def layout(model: LogModel, buckets: Outline) -> Layout:
     use_at = np.concatenate([[0], np.cumsum([len(use) for use in uses])])
     return Layout(
         data,
-        *(_long(x) for x in (axis_at, length, part_at, offset, child, stride_at, stride, known_at, known)),
+        _long(axis_at),
+        _long(length),
+        _long(part_at),
+        _long(offset),
+        _long(child),
+        _long(stride_at),
+        _long(stride),
+        _long(known_at),
+        _long(known),
         _long(known_stride),
         _long(message),
         _long([*parent, *([-1] * (len(members) - len(parent)))]),

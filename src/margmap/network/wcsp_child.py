@@ -1,7 +1,7 @@
-"""The program that runs toulbar2, started by :mod:`margmap.network.wcsp` as a process of its own so that it can be killed.
+"""Runs toulbar2, started by :mod:`margmap.network.wcsp` as a process of its own so that it can be killed.
 
-Usage: ``python wcsp_child.py FILE.wcsp BYTES``. It prints what toulbar2 says while it solves (every new solution with its
-values, every new bound), and ``DONE`` at the end of a complete search. It imports nothing of margmap.
+Usage: ``python wcsp_child.py FILE.wcsp BYTES``. It prints what toulbar2 says while it solves (every new solution with
+its values, every new bound), and ``DONE`` at the end of a complete search. It imports nothing of margmap.
 """
 
 from __future__ import annotations
