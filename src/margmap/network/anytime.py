@@ -134,7 +134,9 @@ class Anytime:
             model.cardinality, frozenset(range(len(model.cardinality))), model.factors, model.log_constant, 0.0
         )
         complete = Scorer(everything, outline(everything))
-        state, _ = self._for(FIRST_SECONDS, lambda stop: local_search(complete, self._start(), stop, shakes=1 << 40), complete)
+        state, _ = self._for(
+            FIRST_SECONDS, lambda stop: local_search(complete, self._start(), stop, shakes=self._shakes), complete
+        )
         self.scorer = self._make_scorer()
         self.found.rounding = self.scorer.rounding + self.scorer.model.rounding
         value = self._run(lambda stop: self._scorer.score(state, stop))
@@ -175,11 +177,16 @@ class Anytime:
         """Local search with exact scores for some seconds."""
         scorer = self._scorer
         best, value = self._for(
-            seconds, lambda stop: local_search(scorer, state, stop, shakes=1 << 40, seed=self._seed()), scorer
+            seconds, lambda stop: local_search(scorer, state, stop, shakes=self._shakes, seed=self._seed()), scorer
         )
         if value == -np.inf:
             value = self._run(lambda stop: scorer.score(best, stop))
         self.found.offer(best, value, "local search")
+
+    @property
+    def _shakes(self) -> int:
+        """So many that a small model is done with soon."""
+        return 100 + 50 * len(self.model.cardinality)
 
     def _seed(self) -> int:
         self.found.notes["searches"] = self.found.notes.get("searches", 0) + 1

@@ -89,7 +89,7 @@ def absorbed(model: LogModel, factors: list[LogFactor]) -> tuple[LogFactor, ...]
         rarest = min((at.get(v, []) for v in scope), key=len)
         for number in rarest:
             into = kept[number]
-            if scope <= set(into.scope) and len(into.scope) > 1:
+            if scope <= set(into.scope):
                 place = {v: i for i, v in enumerate(into.scope)}
                 kept[number] = LogFactor(into.scope, into.table + aligned(factor, place, len(into.scope)))
                 break

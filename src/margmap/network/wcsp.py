@@ -139,7 +139,8 @@ class Toulbar2:
                 text=True,
                 start_new_session=True,
             )
-            threading.Thread(target=self._listen, args=(self._process,), daemon=True).start()
+            self._listener = threading.Thread(target=self._listen, args=(self._process,), daemon=True)
+            self._listener.start()
 
     def _listen(self, process: subprocess.Popen[str]) -> None:
         assert process.stdout is not None
@@ -188,5 +189,8 @@ class Toulbar2:
             if self._process.poll() is None:
                 self._process.kill()
             self._process.wait()
+            self._listener.join()
+            if self._process.stdout is not None:
+                self._process.stdout.close()
         if self._file is not None and os.path.exists(self._file):
             os.unlink(self._file)
