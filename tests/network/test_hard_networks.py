@@ -1,5 +1,6 @@
 """Networks too wide to compile, in small: every bound and every state against enumeration."""
 
+import contextlib
 import importlib.util
 import math
 import sys
@@ -10,6 +11,7 @@ import pytest
 
 import margmap as mm
 from margmap.foundation.limits import Limits, Stopped
+from margmap.network.and_or import LayeredSearch
 from margmap.network.anytime import Anytime, Incumbent
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, log_model, restricted
@@ -199,10 +201,8 @@ def test_toulbar2_proves_what_is_left_and_takes_a_state_to_beat():
 def run(model, *, seconds=None, memory=None, extra=False, limits=None):
     found = Incumbent()
     limits = Limits(seconds, memory_limit=memory) if limits is None else limits
-    try:
+    with contextlib.suppress(Stopped):
         Anytime(model, limits, found, use_toulbar2=extra).run()
-    except Stopped:
-        pass
     return found
 
 
@@ -328,3 +328,22 @@ def test_a_stopped_search_leaves_no_process_behind():
 def test_a_model_without_query_variables_has_its_sum_as_bound():
     model = LogModel((2, 3), frozenset(), log_model(Problem(grid(2), [0], {}), {0}).factors[:0], 1.5, 0.0)
     assert sum_out_cheap(model, 100).log_constant == 1.5
+
+
+def test_layered_search_bounds_at_any_width_and_proves_at_full_width():
+    rng = np.random.default_rng(3)
+    beams = 0
+    for _, asked, _, values, problem, model in instances(5000, 150):
+        best = math.log(values.max())
+        buckets = MiniBuckets(model, elimination_order(model, rng), int(rng.choice([1, 4, 16])))
+        buckets.tighten(10, 0.3, GO_ON)
+        search = LayeredSearch(buckets, buckets.bound(GO_ON))
+        for floor in (-math.inf, best - 1.0, best):
+            for width in (1, 3, 1 << 20):
+                found = search.search(floor, width, lambda: None)
+                assert max(found.log_upper, floor) >= best - 1e-9
+                beams += not found.complete
+                if found.complete and found.state is not None and not model.hidden:
+                    assert found.log_upper == pytest.approx(best, abs=1e-8)
+                    assert value_at(values, asked, problem, found.state) == pytest.approx(best, abs=1e-8)
+    assert beams > 20

@@ -25,6 +25,7 @@ import numpy as np
 
 from margmap.circuit import LongArray
 from margmap.foundation.limits import Limits
+from margmap.network.and_or import Found, LayeredSearch
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, restricted
 from margmap.network.mini_bucket import Bound, MiniBuckets, decode, literal_bounds, partition
@@ -44,6 +45,9 @@ BYTES_PER_ENTRY = 64
 
 #: Seconds of local search for a first state with all variables maximised; and later on from every new state.
 FIRST_SECONDS = 0.25
+
+#: Assignments a layer of AND/OR search at first and at most; seconds after which a bound's search is not widened.
+FIRST_WIDTH, MOST_WIDTH, LAYER_SECONDS = 64, 1 << 18, 1.0
 
 #: It starts again once the log of the number of states has fallen by this share of what is left.
 PRUNED = 0.2
@@ -234,14 +238,45 @@ class Anytime:
                 if self._score(state, doing) and not buckets.exact:
                     self._search(state, FIRST_SECONDS)
                 self._enough()
-                if not buckets.exact and self._prune(buckets, found):
-                    return True
+                if not buckets.exact:
+                    self._layers(reduced, buckets, found, temperature)
+                    if self._prune(buckets, found):
+                        return True
             if buckets.exact:
                 return False
             if limit >= MOST_LIMIT:
                 return False
             limit *= GROWTH
             self._search(self._current(), 2 * FIRST_SECONDS)
+
+    def _layers(self, reduced: LogModel, buckets: MiniBuckets, found: Bound, temperature: float) -> None:
+        """Search along the order with these bounds: wider and wider as long as that is soon done."""
+        search = LayeredSearch(buckets, found)
+        width = FIRST_WIDTH
+        begun = self.limits.clock()
+        while True:
+            floor = self.found.log_lower
+            result = self._run(partial(self._layer, search, floor, width))
+            doing = f"AND/OR search of width {width}"
+            self.found.notes["widest"] = max(result.widest, self.found.notes.get("widest", 0))
+            self.found.lower(max(result.log_upper, floor + self.found.rounding), doing)
+            if result.state is not None:
+                state = self._whole(result.state)
+                if self._score(state, doing) and temperature > 0:
+                    self._search(state, FIRST_SECONDS)
+            self._enough()
+            # Without a proof a wider search is tried only if the bounds are close enough for it to be one.
+            spent = self.limits.clock() - begun
+            if result.complete or width >= MOST_WIDTH or spent > LAYER_SECONDS:
+                return
+            width *= 8
+
+    def _layer(self, search: LayeredSearch, floor: float, width: int, stop: LongArray) -> Found:
+        def check() -> None:
+            if stop[0] != 0:
+                raise _Enough
+
+        return search.search(floor, width, check)
 
     def _order(self, model: LogModel) -> list[int]:
         """An elimination order, hidden variables first."""
