@@ -80,12 +80,12 @@ def test_segmentation_is_solved(shared, name, log_prob):
 
 
 @pytest.mark.parametrize("name", ["Grids_29", "wcsp_15", "Promedas_71", "ObjectDetection_11"])
-def test_what_is_too_wide_is_refused_soon(shared, name):
+def test_what_is_too_wide_has_a_state_and_bounds(shared, name):
     network, query, evidence = instance(shared, name)
-    begun = time.perf_counter()
-    with pytest.raises(mm.LimitError, match=r"width \d+, \S+ table entries predicted"):
-        mm.marginal_map(network, query, evidence)
-    assert time.perf_counter() - begun < 10
+    result = mm.marginal_map(network, query, evidence, time_limit=4)
+    assert result.status in ("time_limit", "optimal")
+    assert set(result.state) == set(query)
+    assert -math.inf < result.log_prob <= result.log_upper < math.inf
 
 
 def test_predictions_of_large_networks_take_seconds(shared):

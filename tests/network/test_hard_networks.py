@@ -11,7 +11,7 @@ import pytest
 
 import margmap as mm
 from margmap.foundation.limits import Limits, Stopped
-from margmap.network.and_or import LayeredSearch
+from margmap.network.and_or import LayeredSearch, search_steps
 from margmap.network.anytime import Anytime, Incumbent
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, log_model, restricted
@@ -337,7 +337,7 @@ def test_layered_search_bounds_at_any_width_and_proves_at_full_width():
         best = math.log(values.max())
         buckets = MiniBuckets(model, elimination_order(model, rng), int(rng.choice([1, 4, 16])))
         buckets.tighten(10, 0.3, GO_ON)
-        search = LayeredSearch(buckets, buckets.bound(GO_ON))
+        search = LayeredSearch(search_steps(buckets), buckets, buckets.bound(GO_ON))
         for floor in (-math.inf, best - 1.0, best):
             for width in (1, 3, 1 << 20):
                 found = search.search(floor, width, lambda: None)

@@ -12,12 +12,12 @@ beam search and finds a state; the largest bound that was left out, or the value
 Nothing left out is a proof. Doubling the width makes it an anytime search in bounded memory.
 
 Where hidden variables remain, their mini-buckets are part of the tables, and what is maximised is an upper bound of
-each state's value. Its maximum bounds the answer, more tightly than the messages alone; states are scored by the caller.
+each state's value. Its maximum bounds the answer, more tightly than the messages alone; the caller scores states.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -41,7 +41,7 @@ class Found(NamedTuple):
     complete: bool
 
 
-class _Step(NamedTuple):
+class Step(NamedTuple):
     """One variable to assign: where its clusters' tables are, and what is remembered after it."""
 
     variable: int
@@ -57,9 +57,8 @@ class _Step(NamedTuple):
 class LayeredSearch:
     """The steps of a search along the order of some mini-buckets, and the bounds that guide it."""
 
-    def __init__(self, buckets: MiniBuckets, found: Bound) -> None:
-        self.buckets, self.found = buckets, found
-        self.steps = _plan(buckets)
+    def __init__(self, steps: Sequence[Step], buckets: MiniBuckets, found: Bound) -> None:
+        self.steps, self.buckets, self.found = steps, buckets, found
         links = buckets.links
         roots = [c for c, parent in enumerate(buckets.parts.parent) if parent < 0]
         self.start = float(sum(found.messages[links.sent_at[c]] for c in roots)) + buckets.model.log_constant
@@ -98,10 +97,7 @@ class LayeredSearch:
             widest = max(widest, bounds.size)
             if bounds.size == 0:
                 return Found(None, max(left_out, floor) + self.rounding, widest, left_out == -np.inf)
-            wider = np.empty((origin.size, step.keep.size), dtype=np.int16)
-            for i, place in enumerate(step.keep.tolist()):
-                wider[:, i] = value if place == known.shape[1] else known[origin, place]
-            known = wider
+            known = np.concatenate([known[origin], value[:, None].astype(np.int16)], axis=1)[:, step.keep]
             trail.append((origin, value))
         best = int(np.argmax(bounds))
         log_upper = max(left_out, float(bounds[best]), floor) + self.rounding
@@ -113,7 +109,7 @@ class LayeredSearch:
         return Found(state, log_upper, widest, left_out == -np.inf)
 
 
-def _plan(buckets: MiniBuckets) -> list[_Step]:
+def search_steps(buckets: MiniBuckets) -> tuple[Step, ...]:
     """The query variables depth first from the end of the order, and what must be remembered after each."""
     parts, links, model = buckets.parts, buckets.links, buckets.model
     clusters: dict[int, list[int]] = {}
@@ -129,7 +125,7 @@ def _plan(buckets: MiniBuckets) -> list[_Step]:
     for i in reversed(range(len(sequence))):
         later[i] = set(needed)
         needed.update(u for c in clusters[sequence[i]] for u in parts.clusters[c].context)
-    steps: list[_Step] = []
+    steps: list[Step] = []
     remembered: list[int] = []
     for v, after in zip(sequence, later, strict=True):
         rows = []
@@ -144,7 +140,7 @@ def _plan(buckets: MiniBuckets) -> list[_Step]:
         keep = [place for place, u in enumerate(now) if u in after]
         numbers = clusters[v]
         steps.append(
-            _Step(
+            Step(
                 v,
                 links.at[numbers],
                 links.sent_at[numbers],
@@ -153,7 +149,7 @@ def _plan(buckets: MiniBuckets) -> list[_Step]:
             )
         )
         remembered = [now[place] for place in keep]
-    return steps
+    return tuple(steps)
 
 
 def _depth_first(order: list[int], contexts: dict[int, set[int]]) -> list[int]:
@@ -197,7 +193,7 @@ def _expand(
 ) -> tuple[int, LongArray, LongArray, FloatArray]:
     """All assignments with one variable more whose bound is above the floor, the best one of each context.
 
-    ``known`` has a row for each assignment: the values that are remembered. The others are those of :class:`_Step`, for
+    ``known`` has a row for each assignment: the values that are remembered. The others are those of :class:`Step`, for
     a variable of ``k`` values. Returned are their number and for each the row it came from, its value and its bound.
     """
     n, width = known.shape

@@ -16,7 +16,7 @@ The parts, in the order in which they are used:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -25,7 +25,7 @@ import numpy as np
 
 from margmap.circuit import LongArray
 from margmap.foundation.limits import Limits
-from margmap.network.and_or import Found, LayeredSearch
+from margmap.network.and_or import Found, LayeredSearch, Step, search_steps
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, restricted
 from margmap.network.mini_bucket import Bound, MiniBuckets, decode, literal_bounds, partition
@@ -48,6 +48,9 @@ FIRST_SECONDS = 0.25
 
 #: Assignments a layer of AND/OR search at first and at most; seconds after which a bound's search is not widened.
 FIRST_WIDTH, MOST_WIDTH, LAYER_SECONDS = 64, 1 << 18, 1.0
+
+#: Bounds at this temperature or a lower one are good enough to search by.
+COLD = 0.05
 
 #: It starts again once the log of the number of states has fallen by this share of what is left.
 PRUNED = 0.2
@@ -115,7 +118,7 @@ class Anytime:
     def run(self) -> None:
         """Work until the bounds meet, nothing is left to try, or a limit raises ``Stopped``."""
         try:
-            self._first_state()
+            self.first_state()
             rounds = 0
             while not self.found.proven(self.limits.gap):
                 reduced = self._reduce()
@@ -132,19 +135,31 @@ class Anytime:
 
     # States.
 
-    def _first_state(self) -> None:
+    def first_state(self, *, soon: bool = False) -> None:
+        """A state with its value, unless there is one, and the bound that needs no work: that of each table alone.
+
+        ``soon`` leaves out what only makes it better.
+        """
         model = self.model
+        if self.scorer is not None and self.found.state is not None:
+            return
+        summed = sum(np.log(model.cardinality[v]) for v in model.hidden)
+        tops = sum(float(factor.table.max()) for factor in model.factors)
+        self.found.lower(model.log_constant + tops + summed + model.rounding + 1e-9, "the tables' maxima")
         everything = LogModel(
             model.cardinality, frozenset(range(len(model.cardinality))), model.factors, model.log_constant, 0.0
         )
         complete = Scorer(everything, outline(everything))
         state, _ = self._for(
-            FIRST_SECONDS, lambda stop: local_search(complete, self._start(), stop, shakes=self._shakes), complete
+            FIRST_SECONDS / (10 if soon else 1),
+            lambda stop: local_search(complete, self._start(), stop, shakes=self._shakes),
         )
-        self.scorer = self._make_scorer()
+        self.scorer = self._make_scorer((0,) if soon else (0, 1 << 10, CHEAP_ENTRIES))
         self.found.rounding = self.scorer.rounding + self.scorer.model.rounding
         value = self._run(lambda stop: self._scorer.score(state, stop))
         self.found.offer(state, value, "first state")
+        if soon:
+            return
         self._search(state, 2 * FIRST_SECONDS)
 
     def _start(self) -> LongArray:
@@ -160,12 +175,12 @@ class Anytime:
         assert self.scorer is not None
         return self.scorer
 
-    def _make_scorer(self) -> Scorer:
+    def _make_scorer(self, limits: Sequence[int]) -> Scorer:
         """Scores are cheapest with the hidden variables as they are, or with some of them summed out first."""
         best: tuple[int, LogModel, Outline] | None = None
-        for limit in (0, 1 << 10, CHEAP_ENTRIES):
+        for limit in limits:
             model = sum_out_cheap(self.model, limit, self.limits.check) if limit else self.model
-            plan = outline(model, 0.3, self.limits.check)
+            plan = outline(model, 0.3 if len(limits) > 1 else 0.02, self.limits.check)
             work = plan.work(model) + sum(len(factor.scope) for factor in model.factors)
             if best is None or work < best[0]:
                 best = work, model, plan
@@ -181,7 +196,7 @@ class Anytime:
         """Local search with exact scores for some seconds."""
         scorer = self._scorer
         best, value = self._for(
-            seconds, lambda stop: local_search(scorer, state, stop, shakes=self._shakes, seed=self._seed()), scorer
+            seconds, lambda stop: local_search(scorer, state, stop, shakes=self._shakes, seed=self._seed())
         )
         if value == -np.inf:
             value = self._run(lambda stop: scorer.score(best, stop))
@@ -228,6 +243,7 @@ class Anytime:
                 return False
             last = entries
             buckets = MiniBuckets(reduced, order, limit)
+            steps: tuple[Step, ...] = () if buckets.exact else search_steps(buckets)
             for temperature in (0.0,) if buckets.exact else (0.0, *_TEMPERATURES):
                 if temperature > 0:
                     self._run(partial(buckets.tighten, _STEPS, temperature * spread))
@@ -238,10 +254,11 @@ class Anytime:
                 if self._score(state, doing) and not buckets.exact:
                     self._search(state, FIRST_SECONDS)
                 self._enough()
-                if not buckets.exact:
-                    self._layers(reduced, buckets, found, temperature)
-                    if self._prune(buckets, found):
-                        return True
+                if not buckets.exact and self._prune(buckets, found):
+                    return True
+                if not buckets.exact and 0 < temperature <= COLD:
+                    last_chance = temperature == _TEMPERATURES[-1]
+                    self._layers(LayeredSearch(steps, buckets, found), LAYER_SECONDS * (5 if last_chance else 1))
             if buckets.exact:
                 return False
             if limit >= MOST_LIMIT:
@@ -249,9 +266,8 @@ class Anytime:
             limit *= GROWTH
             self._search(self._current(), 2 * FIRST_SECONDS)
 
-    def _layers(self, reduced: LogModel, buckets: MiniBuckets, found: Bound, temperature: float) -> None:
+    def _layers(self, search: LayeredSearch, seconds: float) -> None:
         """Search along the order with these bounds: wider and wider as long as that is soon done."""
-        search = LayeredSearch(buckets, found)
         width = FIRST_WIDTH
         begun = self.limits.clock()
         while True:
@@ -262,12 +278,12 @@ class Anytime:
             self.found.lower(max(result.log_upper, floor + self.found.rounding), doing)
             if result.state is not None:
                 state = self._whole(result.state)
-                if self._score(state, doing) and temperature > 0:
+                if self._score(state, doing):
                     self._search(state, FIRST_SECONDS)
             self._enough()
             # Without a proof a wider search is tried only if the bounds are close enough for it to be one.
             spent = self.limits.clock() - begun
-            if result.complete or width >= MOST_WIDTH or spent > LAYER_SECONDS:
+            if result.complete or width >= MOST_WIDTH or spent > seconds:
                 return
             width *= 8
 
@@ -363,12 +379,9 @@ class Anytime:
         if self.found.proven(self.limits.gap) or (self.other is not None and self.other.done):
             raise _Enough
 
-    def _for(
-        self, seconds: float, work: Callable[[LongArray], tuple[LongArray, float]], scorer: Scorer
-    ) -> tuple[LongArray, float]:
+    def _for(self, seconds: float, work: Callable[[LongArray], tuple[LongArray, float]]) -> tuple[LongArray, float]:
         """Local search until it ends or so many seconds have passed."""
-        until = self.limits.clock() + seconds
-        return self._run(work, until=until)
+        return self._run(work, until=self.limits.clock() + seconds)
 
     def _run(self, work: Callable[[LongArray], T], until: float = np.inf) -> T:
         """Run work in a thread, which is told to stop by its flag at a limit, or when toulbar2 is done."""

@@ -127,16 +127,24 @@ def conditioned(model: LogModel, known: Mapping[int, int]) -> LogModel:
 
 
 def restricted(model: LogModel, values: Mapping[int, Sequence[int] | LongArray]) -> LogModel:
-    """The model with fewer values for some variables: value i is then the i-th of those that are left."""
+    """The model with fewer values for some variables: value i is then the i-th of those that are left.
+
+    A variable with one value left is in no table any more.
+    """
     cardinality = tuple(len(values[v]) if v in values else model.cardinality[v] for v in range(len(model.cardinality)))
-    factors = []
+    factors, constant = [], model.log_constant
     for factor in model.factors:
         table = factor.table
         for axis, v in enumerate(factor.scope):
             if v in values:
                 table = np.take(table, np.asarray(values[v], dtype=np.int64), axis=axis)
-        factors.append(LogFactor(factor.scope, table))
-    return LogModel(cardinality, model.query, tuple(factors), model.log_constant, model.rounding)
+        scope = tuple(v for v in factor.scope if cardinality[v] > 1)
+        if scope:
+            factors.append(LogFactor(scope, table.reshape([cardinality[v] for v in scope])))
+        else:
+            constant += float(table.reshape(-1)[0])
+    rounding = model.rounding + EPS * len(model.factors) * (abs(constant) if constant > -np.inf else 0.0)
+    return LogModel(cardinality, model.query, tuple(factors), constant, rounding)
 
 
 def components(model: LogModel, apart: Collection[int] = ()) -> list[list[int]]:

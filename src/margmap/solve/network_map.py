@@ -48,6 +48,9 @@ MAX_BYTES = 6 << 30
 #: What takes longer than this many seconds has a state and a bound made first, in this share of the time it will take.
 LONG_SECONDS, FIRST_SHARE = 2.0, 0.08
 
+#: Seconds past a limit, or the share of it, for a state where there was none yet.
+GRACE_SECONDS, GRACE_SHARE = 0.15, 0.05
+
 #: The methods that need neither a circuit nor all tables at once.
 SEARCHES = ("wcsp", "andor")
 
@@ -83,9 +86,9 @@ class _NetworkMap:
         try:
             result = self._by_tables()
         except Stopped as stopped:
-            if self.found.state is None:
-                raise
-            return self._known(stopped.status, "auto")
+            if self.question.columns and self.question.k == 1:
+                self._last_resort()
+            return self._known(stopped.status, self.question.method)
         if result.status == "optimal" or self.found.state is None:
             return result
         return self._merged(result)
@@ -154,6 +157,8 @@ class _NetworkMap:
             status = stopped.status
         except MemoryError:
             status = "memory_limit"
+        if self.found.state is None:
+            self._last_resort()
         return self._known(status, method)
 
     def _begin(self, plan: Prediction) -> None:
@@ -172,6 +177,16 @@ class _NetworkMap:
             pass
         finally:
             search.limits = limits
+
+    def _last_resort(self) -> None:
+        """Stopped before there was a state: one that is soon found and scored, past the limit by little."""
+        limits = self.limits
+        seconds = limits.deadline - limits.begun
+        grace = Limits(max(GRACE_SECONDS, GRACE_SHARE * seconds) if seconds < np.inf else GRACE_SECONDS)
+        with suppress(Stopped, MemoryError), grace.not_counting_compilation():
+            search = self._anytime(AUTO)
+            search.limits = grace
+            search.first_state(soon=True)
 
     def _codes(self) -> list[int]:
         """The incumbent as codes of the query's columns."""
