@@ -164,7 +164,7 @@ class _NetworkMap:
     def _begin(self, plan: Prediction) -> None:
         """A state and a bound before what takes long, as far as its share of the time allows."""
         seconds = SECONDS_PER_ENTRY * plan.entries
-        if seconds < LONG_SECONDS and self.question.on_progress is None:
+        if seconds < LONG_SECONDS:
             return
         limits = self.limits
         search = self._anytime(AUTO)

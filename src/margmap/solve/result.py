@@ -98,7 +98,6 @@ class Result:
         how = f"method {self.method}, {self.seconds:.3g} s"
         if self.state is None:
             return f"{self.no_state}\n{how}"
-<<<<<<< HEAD
         probability = probability_text(self.log_prob, self.log_conditional)
         return f"{listed(self.state)}\n{probability}\n{self.proof}\n{how}"
 
@@ -109,25 +108,6 @@ class Result:
             return f"proven optimal: no state is better (bounds within {TOLERANCE:g} nats)"
         why = "within the gap asked for" if self.status == "optimal" else f"stopped ({spelled(self.status)})"
         return f"{why}: a better state can have at most log p = {self.log_upper:.6f}, {self.gap:.3g} nats more"
-=======
-        shown = list(self.state.items())[:12]
-        state = ", ".join(f"{name}={value}" for name, value in shown)
-        more = f", ... ({len(self.state)} variables)" if len(self.state) > len(shown) else ""
-        if self.status == "optimal" and self.gap <= TOLERANCE:
-            proof = "proven: no state is better"
-        else:
-            why = (
-                "within the gap asked for" if self.status == "optimal" else f"stopped: {self.status.replace('_', ' ')}"
-            )
-            proof = f"{why}; a better state has at most log p = {self.log_upper:.6f}, {self.gap:.3g} nats more"
-        return f"{state}{more}\n{self.values}\n{proof}\n{how}"
-
-    @property
-    def values(self) -> str:
-        """The probabilities of the state, in one line; without p(q | e) if p(e) is not known."""
-        known = "" if np.isnan(self.log_conditional) else f", p(q | e) = {np.exp(self.log_conditional):.6g}"
-        return f"log p(q, e) = {self.log_prob:.6f}{known}"
->>>>>>> 1767974 (Hard networks: in marginal_map, progress, tests against enumeration)
 
     @property
     def no_state(self) -> str:
