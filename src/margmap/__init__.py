@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from margmap.errors import ModelError as ModelError
     from margmap.errors import QueryError as QueryError
     from margmap.errors import StructureError as StructureError
+    from margmap.foundation.progress import Progress as Progress
     from margmap.inference.queries import Posteriors as Posteriors
     from margmap.inference.queries import log_conditional as log_conditional
     from margmap.inference.queries import log_likelihood as log_likelihood
@@ -104,6 +105,7 @@ _HOME = {
     "margmap.solve.marginal_map": "marginal_map mpe",
     "margmap.solve.approximate": "Approximation approximate",
     "margmap.solve.result": "Result",
+    "margmap.foundation.progress": "Progress",
     "margmap.circuit.properties": "Properties check",
     "margmap.circuit.transform": "normalise smooth",
     "margmap.circuit.vtree": "Vtree vtree_of",

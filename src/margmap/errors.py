@@ -45,5 +45,9 @@ class MissingExtraError(MargmapError):
     """An optional dependency is not installed; the message says which extra brings it."""
 
 
+class UnnormalisedWarning(UserWarning):
+    """A file calls itself a Bayesian network, but its tables are not probabilities; it is read as a Markov network."""
+
+
 class NoSplitWarning(UserWarning):
     """A learner was stopped before it had split anything, so that its circuit is what it began with."""

@@ -147,7 +147,11 @@ def test_a_wrong_name_is_told_before_the_work(net, monkeypatch):
 
 
 @pytest.mark.parametrize("suffix", ["csv", "jsonl"])
-def test_rows_without_a_state(net, suffix):
+def test_rows_without_a_state(net, suffix, monkeypatch):
+    def stop(*_args):
+        raise Stopped("time_limit")
+
+    monkeypatch.setattr("margmap.solve.network_map.Problem", stop)
     (Path(net).parent / "rows.csv").write_text("flu,fever\nyes,high\nno,none\n")
     out = Path(net).parent / f"out.{suffix}"
     words = ["--method", "elimination", "--time-limit", "1e-9", "--jobs", "1"]

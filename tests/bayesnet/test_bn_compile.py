@@ -229,16 +229,23 @@ def grid(side):
 def test_limits_say_width_size_and_what_could_help():
     with pytest.raises(mm.LimitError, match=r"width \d+, .* table entries predicted .* compile for one query"):
         mm.compile(grid(40))
-    with pytest.raises(mm.LimitError, match=r"width \d+, .* observe more variables, query fewer"):
-        mm.marginal_map(grid(40), list(range(0, 1600, 3)))
+
+    def enough(progress):
+        assert progress.state is None
+
+    wide = mm.marginal_map(grid(40), list(range(0, 1600, 3)), on_progress=enough)  # no circuit, but a state and bounds
+    assert wide.status == "interrupted"
+    assert -math.inf < wide.log_prob <= wide.log_upper < math.inf
     network = grid(8)
     with pytest.raises(mm.LimitError, match=r"passed max_edges=2000 edges|predicted"):
         mm.compile(network, max_edges=2000)
     with pytest.raises(mm.QueryError, match="max_edges=0"):
         mm.compile(network, max_edges=0)
     stopped = mm.marginal_map(network, [0, 5], time_limit=1e-9)
-    assert (stopped.status, stopped.state, stopped.log_prob) == ("time_limit", None, -math.inf)
-    assert stopped.log_upper == stopped.gap == math.inf  # a Markov network can have any value
+    best = mm.marginal_map(network, [0, 5]).log_prob
+    assert stopped.status == "time_limit"
+    assert set(stopped.state) == {0, 5}
+    assert stopped.log_prob <= best + 1e-9 <= stopped.log_upper + 2e-9
     observed = {i: 0 for i in range(1600) if (i + i // 40) % 2}
     assert mm.marginal_map(grid(40), None, observed).status == "optimal"
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import margmap as mm
+from margmap.errors import UnnormalisedWarning
 from margmap.io import uai
 
 MARKOV = "MARKOV\n3\n2 2 3\n3\n1 0\n2 1 2\n0\n\n2\n 4.0 1.0\n6\n 1 2 3\n 0 5 6\n1\n 2.5\n"
@@ -51,12 +52,32 @@ def test_bad_files_are_refused(old, new, message):
 
 
 def test_bad_bayes_files_are_refused():
-    with pytest.raises(mm.FormatError, match=r"table of 1 given 0=0 sums to 1\.1, not to 1"):
-        read(BAYES.replace(".1 .9", ".2 .9"))
     with pytest.raises(mm.FormatError, match="variable 0 has a second table"):
         read("BAYES 2 2 2 2 1 0 1 0 2 .3 .7 2 .3 .7")
     with pytest.raises(mm.FormatError, match="the network has a cycle: "):
         read("BAYES 2 2 2 2 2 1 0 2 0 1 4 .5 .5 .5 .5 4 .5 .5 .5 .5")
+
+
+def test_bayes_files_with_other_numbers_are_read_as_markov_with_a_warning():
+    text = BAYES.replace(" ", "\n").replace(".1\n.9", ".2\n.9")
+    line = text.split("\n").index(".2")  # that of the number of entries, the one before
+    message = rf"line {line}: the table of variable 1 given 0=0 sums to 1\.1, not to 1.* MARKOV"
+    with pytest.warns(UnnormalisedWarning, match=message):
+        network = read(text)
+    assert network.kind == "markov"
+    assert network.factors[1].table[0].tolist() == [0.2, 0.9]
+
+
+def test_comments_are_skipped():
+    text = "# made by hand\n" + MARKOV.replace("\n", " # more 1 2 3\n", 1)
+    assert [f.table.tolist() for f in read(text).factors] == [f.table.tolist() for f in read(MARKOV).factors]
+
+
+@pytest.mark.parametrize("text", ["# the query\n2 0 2", "2 # two\n0 2 # these"])
+def test_comments_in_queries(tmp_path, text):
+    path = tmp_path / "a.query"
+    path.write_text(text)
+    assert uai.read_query(path, read(MARKOV)) == [0, 2]
 
 
 @pytest.mark.parametrize(

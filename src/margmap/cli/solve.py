@@ -23,6 +23,7 @@ from margmap.solve.methods import AUTO, METHODS
 if TYPE_CHECKING:
     from margmap.circuit import Circuit, Name, Value
     from margmap.cli.batch import Summary
+    from margmap.foundation.progress import Progress
     from margmap.network.network import Network
     from margmap.solve.methods.iter_solve import Iteration
     from margmap.solve.result import Result
@@ -204,6 +205,7 @@ def _solve_one(
             return without_state("time_limit", asked[2], 0.0)
         if asked[2] in _ITERATIVE:
             options["on_iteration"] = lambda row: show(_progress(row))
+        options["on_progress"] = lambda now: show(_bounds(now))
         if dask is not None:
             from margmap.distribute.executors import open_executor
 
@@ -221,6 +223,14 @@ def _progress(row: Iteration) -> str:
     now = row.split
     bounds = f"{now.lower:.6g} <= log p <= {now.upper:.6g}, gap {max(0.0, now.upper - now.lower):.3g}"
     return f"Solving ... iteration {row.iteration}: {bounds}, {now.edges} edges"
+
+
+def _bounds(now: Progress) -> str:
+    """The bounds of a search over a network in one line."""
+    if now.log_lower == -math.inf:
+        return f"Solving ... {now.doing}: log p <= {now.log_upper:.6g}, no state yet"
+    gap = f"gap {max(0.0, now.log_upper - now.log_lower):.3g}"
+    return f"Solving ... {now.doing}: {now.log_lower:.6g} <= log p <= {now.log_upper:.6g}, {gap}"
 
 
 def _certify(

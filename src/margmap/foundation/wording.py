@@ -14,8 +14,9 @@ def listed(values: Mapping[Any, Any], most: int = 12, of: str = "variables") -> 
 
 
 def probability_text(log_prob: float, log_conditional: float) -> str:
-    """The probability of a state q, with the evidence e and given it."""
-    return f"log p(q, e) = {log_prob:.6f}, p(q | e) = {math.exp(log_conditional):.6g}"
+    """The probability of a state q, with the evidence e and given it; p(e) may be out of reach, then without that."""
+    given = "" if math.isnan(log_conditional) else f", p(q | e) = {math.exp(log_conditional):.6g}"
+    return f"log p(q, e) = {log_prob:.6f}{given}"
 
 
 def spelled(status: str) -> str:

@@ -2,12 +2,14 @@
 
 Variables have no names in it: they are the integers from 0. In a ``BAYES`` file the last variable of each scope is the
 child. Tables have the last variable fastest. A factor without variables is a constant. What follows a ``#`` is a
-comment; where every scope of a ``BAYES`` file has one, as pyAgrum writes them, it is the name of the child.
+comment; where every scope of a ``BAYES`` file has one, as pyAgrum writes them, it is the name of the child. A ``BAYES``
+file whose tables do not sum to 1, as in the planning benchmarks, is read as ``MARKOV`` with a warning.
 """
 
 from __future__ import annotations
 
 import sys
+import warnings
 from bisect import bisect_right
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,13 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margmap.circuit import FloatArray, Variable, first_repeat
-from margmap.errors import FormatError, StructureError
+from margmap.errors import FormatError, StructureError, UnnormalisedWarning
 from margmap.foundation.jit import kernel
 from margmap.foundation.numerals import number_of
 from margmap.io.files import read_lines
 from margmap.io.networks import network_of
 from margmap.io.reading import check_characters, shorten
-from margmap.network.network import MAX_TABLE, Kind, Network, table_size
+from margmap.network.network import MAX_TABLE, Kind, Network, NotNormalisedError, table_size
 
 
 def read(lines: Sequence[str], path: Path) -> Network:
@@ -56,11 +58,30 @@ def read(lines: Sequence[str], path: Path) -> Network:
         sizes.append(table_size(variables[v].cardinality for v in scopes[-1]))
         if sizes[-1] > MAX_TABLE:
             tokens.fail(f"factor {number} would need more than {MAX_TABLE} entries with its variables:", where[-1])
+    at = tokens.at
     tables = tokens.tables(sizes) or _tables(tokens, sizes, where)
     if kind == "bayes":
         variables = _named(variables, scopes, comments)
-    found = zip(scopes, tables, strict=True)
-    return network_of(variables, found, kind, path, lambda factor: tokens.line(where[factor]))
+    found = list(zip(scopes, tables, strict=True))
+
+    def line_of(factor: int) -> int:
+        if where[-1] < at:  # those were the scopes: now where each table begins
+            tokens.at = at
+            _tables(tokens, sizes, where)
+        return tokens.line(where[factor])
+
+    try:
+        return network_of(variables, found, kind, path, line_of)
+    except FormatError as error:
+        if not isinstance(error.__cause__, NotNormalisedError):
+            raise
+        warnings.warn(
+            f"{error}. The file says BAYES, but its tables are not conditional probabilities: it is read as a Markov "
+            "network, whose values are not normalised. Write MARKOV in its first line to say so",
+            UnnormalisedWarning,
+            stacklevel=2,
+        )
+        return Network(variables, found, "markov")
 
 
 def _named(

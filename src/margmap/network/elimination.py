@@ -17,6 +17,7 @@ from margmap.circuit import FloatArray, IntArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.pairs import raised
 from margmap.network.compile import Bucket, Prediction, bucket_table, log_tables, sum_out
+from margmap.network.log_model import largest_finite
 from margmap.network.relevance import Problem
 
 ByteArray: TypeAlias = NDArray[np.uint8]
@@ -161,13 +162,3 @@ def _max_out(rows: FloatArray) -> tuple[FloatArray, IntArray]:
                 at = x
         message[i], best[i] = rows[i, at], at
     return message, best
-
-
-@kernel
-def largest_finite(values: FloatArray) -> float:
-    """The largest absolute value of those that are finite."""
-    largest = 0.0
-    for x in values:
-        if x > -np.inf:
-            largest = max(largest, abs(x))
-    return largest

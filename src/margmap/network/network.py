@@ -37,6 +37,10 @@ class FactorError(StructureError):
         self.factor = factor
 
 
+class NotNormalisedError(FactorError):
+    """A conditional table with a row that does not sum to 1."""
+
+
 class Network(Named):
     """An immutable network of discrete variables: the product of its factors.
 
@@ -97,7 +101,9 @@ class Network(Named):
             if not 0 <= column < len(self.variables):
                 raise FactorError(f"factor {number}: there is no variable number {column}", number)
         names = [self.names[column] for column in scope]
-        what = f"the table of {names[-1]!r}" if self.kind == "bayes" and names else f"factor {number}"
+        what = f"factor {number}"
+        if self.kind == "bayes" and names:  # a number alone would not be taken for a name
+            what = f"the table of {'variable ' if isinstance(names[-1], int) else ''}{names[-1]!r}"
         if self.kind == "bayes" and not scope:
             raise FactorError(f"factor {number} has no variables: a Bayesian network has one table a variable", number)
         if len(set(scope)) != len(scope):
@@ -118,7 +124,8 @@ class Network(Named):
             total = table.sum(axis=-1, keepdims=True)
             worst = int(np.argmax(np.abs(total - 1)))
             if abs(total.flat[worst] - 1) > VALUE_SLACK * max(2, shape[-1]):
-                raise FactorError(f"{what} {self._row(scope, worst)}sums to {total.flat[worst]:.9g}, not to 1", number)
+                row = self._row(scope, worst)
+                raise NotNormalisedError(f"{what} {row}sums to {total.flat[worst]:.9g}, not to 1", number)
             table = table / total
         table.setflags(write=False)
         return Factor(scope, table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -13,6 +13,7 @@ from margmap.circuit.model import as_model
 from margmap.circuit.properties import require_tractable
 from margmap.errors import QueryError
 from margmap.foundation.limits import TOLERANCE, Limits, Status, Stopped
+from margmap.foundation.progress import Progress
 from margmap.inference.scaled import scaled
 from margmap.network.network import Network
 from margmap.solve.methods import AUTO, METHODS
@@ -40,6 +41,7 @@ def marginal_map(
     memory_limit: int | None = None,
     jobs: int = 1,
     executor: Executor | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
     **options: Any,
 ) -> Result:
     """The most likely state of ``query`` given ``evidence``, all other variables summed out, and the proof.
@@ -48,13 +50,16 @@ def marginal_map(
     ``query=None`` asks for every variable that is not observed: the most probable explanation (MPE, :func:`mpe`), exact
     also where the circuit is not deterministic; continuous variables must then be observed. ``time_limit`` is in
     seconds, ``gap`` in nats: the solver may stop as soon as the bounds are that close. Stopped early, by a limit or by
-    Ctrl-C, the result has the best state found and both bounds; its state is None if there was none yet, as while a
-    network is planned or compiled. ``k`` asks for that many best states, in ``Result.top``. ``memory_limit`` is in
-    bytes: what the process may grow by during this call. What would not fit is not begun; it becomes a gap. Further
-    options belong to the method, such as ``heuristic="Pruned"`` of ``iterative``.
+    Ctrl-C, the result has the best state found and both bounds; its state is None if there was none yet. ``k`` asks
+    for that many best states, in ``Result.top``. ``memory_limit`` is in bytes: what the process may grow by during this
+    call. What would not fit is not begun; it becomes a gap. Further options belong to the method, such as
+    ``heuristic="Pruned"`` of ``iterative``.
 
     A :class:`~margmap.Network` is compiled for this query first, within ``max_edges``, or solved by ``elimination``
-    without a circuit where its hidden variables can be summed out first.
+    without a circuit where its hidden variables can be summed out first. One that is too wide for both is searched:
+    ``wcsp`` (with the extra ``networks``) or ``andor``. ``on_progress`` is called meanwhile with a
+    :class:`~margmap.Progress`, the state and the bounds so far; what it raises ends the search as ``interrupted``.
+    ``log_conditional`` is not a number where log p(evidence) is out of reach.
 
     ``jobs`` is for one hard query: past the first second it is shared out over so many processes of this machine, or
     over the workers of ``executor``, anything with the interface of :mod:`concurrent.futures`. The answer is as proven
@@ -66,7 +71,7 @@ def marginal_map(
     shared = (jobs, executor) if jobs > 1 or executor is not None else None
     status: Status
     with limits.catching_interrupts(), limits.not_counting_compilation():
-        question = ask(model, query, evidence, method, k, options, shared)
+        question = ask(model, query, evidence, method, k, options, shared, on_progress)
         try:
             return answer(question, limits)
         except Stopped as stopped:  # before there was a state

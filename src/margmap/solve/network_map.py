@@ -1,4 +1,8 @@
-"""Marginal MAP on a network: compile it for the query, or eliminate where the hidden variables can go first."""
+"""Marginal MAP on a network: compile it for the query, eliminate where the hidden variables can go first, or search.
+
+Where neither fits, and for the first answer where either takes long, :mod:`margmap.network.anytime` has a state at once
+and bounds that close: stopped early, the result has both.
+"""
 
 from __future__ import annotations
 
@@ -9,9 +13,11 @@ from dataclasses import replace
 import numpy as np
 
 from margmap.circuit import Circuit, LongArray
-from margmap.errors import LimitError
+from margmap.errors import LimitError, MissingExtraError
 from margmap.foundation.limits import Limits, Status, Stopped
 from margmap.foundation.pairs import EPS, raised
+from margmap.foundation.progress import Progress
+from margmap.network.anytime import Anytime, Incumbent
 from margmap.network.compile import (
     ENTRIES_PER_EDGE,
     MAX_EDGES,
@@ -20,16 +26,16 @@ from margmap.network.compile import (
     compile_planned,
     plan_of,
     plans,
-    too_large,
 )
 from margmap.network.elimination import bytes_of, eliminate
+from margmap.network.log_model import LogModel, log_model
 from margmap.network.network import Network
 from margmap.network.relevance import ROUNDING, Problem
 from margmap.solve.marginal_map import circuit_map
 from margmap.solve.methods import AUTO
 from margmap.solve.question import Question
 from margmap.solve.report import ROUNDED, named, result_of
-from margmap.solve.result import Ranked, Result
+from margmap.solve.result import Ranked, Result, without_state
 
 #: Tables up to this many entries in all are eliminated without a second thought; and what an entry takes.
 QUICK_ENTRIES = 1 << 21
@@ -38,6 +44,15 @@ SECONDS_PER_ENTRY = 4e-8
 #: How much more than compiling elimination may work through and hold: it keeps one table at a time and no nodes.
 MORE_ENTRIES = 4
 MAX_BYTES = 6 << 30
+
+#: What takes longer than this many seconds has a state and a bound made first, in this share of the time it will take.
+LONG_SECONDS, FIRST_SHARE = 2.0, 0.08
+
+#: Seconds past a limit, or the share of it, for a state where there was none yet.
+GRACE_SECONDS, GRACE_SHARE = 0.15, 0.05
+
+#: The methods that need neither a circuit nor all tables at once.
+SEARCHES = ("wcsp", "andor")
 
 # Elimination is preferred to compiling for another order while it costs at most this much more.
 _FACTOR = 8
@@ -59,8 +74,26 @@ class _NetworkMap:
         only = question.method == "elimination" and bool(question.columns)
         self.only_eliminate = only
         self.problem: Problem | None = None
+        self.model: LogModel | None = None
+        #: The best state and the bound so far, for whoever is stopped before having one.
+        self.found = Incumbent()
+        self.search: Anytime | None = None
 
     def answer(self) -> Result:
+        """The answer of the route that fits; stopped on the way, what is known."""
+        if self.question.method in SEARCHES and self.question.columns:
+            return self._search(self.question.method)
+        try:
+            result = self._by_tables()
+        except Stopped as stopped:
+            if self.question.columns and self.question.k == 1:
+                self._last_resort()
+            return self._known(stopped.status, self.question.method)
+        if result.status == "optimal" or self.found.state is None:
+            return result
+        return self._merged(result)
+
+    def _by_tables(self) -> Result:
         question, limits = self.question, self.limits
         plan = fallback = None
         if question.method in (AUTO, "elimination") and question.k == 1 and question.columns:
@@ -70,14 +103,18 @@ class _NetworkMap:
             room = first.entries <= MORE_ENTRIES * most and bytes_of(first, self.problem) <= MAX_BYTES
             cheap = first.entries <= max(QUICK_ENTRIES, _FACTOR * free.entries)
             too_wide = free.entries > most
+            if too_wide and not room:
+                return self._search(AUTO)
+            self._begin(first if room and (cheap or too_wide or self.only_eliminate) else free)
+            if self.found.proven(limits.gap):
+                return self._known("optimal", AUTO)
             if room and (cheap or too_wide or self.only_eliminate):
                 result = self._eliminate(first)
                 if result.status == "optimal" or self.only_eliminate or first.entries > most:
                     return result
                 free, room = first, False  # the tables span so many digits that logarithms cannot tell states apart
             if self.only_eliminate or too_wide:
-                cheaper = min(first, free, key=lambda plan: plan.entries)
-                raise LimitError(too_large(cheaper, self.limit, one_query=True))
+                return self._search(AUTO)
             plan, fallback = free, first if room else None
         if fallback is None:
             return self._compile(plan, limits)
@@ -92,6 +129,115 @@ class _NetworkMap:
             with suppress(LimitError, Stopped):
                 return self._eliminate(fallback)
         return result
+
+    # Search: a state and bounds without a circuit.
+
+    def _anytime(self, method: str) -> Anytime:
+        """The search over the query, which goes on where it was stopped."""
+        if self.search is None:
+            if self.problem is None:
+                self.problem = Problem(self.network, self.question.columns, self.observed)
+            self.model = log_model(self.problem, set(self.question.columns))
+            self.found.tell = self._tell
+            extra = {"wcsp": True, "andor": False}.get(method)
+            self.search = Anytime(self.model, self.limits, self.found, use_toulbar2=extra)
+        return self.search
+
+    def _search(self, method: str) -> Result:
+        """Search until the bounds meet or a limit is reached."""
+        if method == "wcsp":
+            from margmap.network.wcsp import available
+
+            if not available():
+                raise MissingExtraError("method 'wcsp' needs toulbar2: pip install 'margmap[networks]'")
+        status: Status = "memory_limit"  # with no time limit, only room can be missing
+        try:
+            self._anytime(method).run()
+        except Stopped as stopped:
+            status = stopped.status
+        except MemoryError:
+            status = "memory_limit"
+        if self.found.state is None:
+            self._last_resort()
+        return self._known(status, method)
+
+    def _begin(self, plan: Prediction) -> None:
+        """A state and a bound before what takes long, as far as its share of the time allows."""
+        seconds = SECONDS_PER_ENTRY * plan.entries
+        if seconds < LONG_SECONDS:
+            return
+        limits = self.limits
+        search = self._anytime(AUTO)
+        search.limits = limits.until(limits.clock() + max(0.5, FIRST_SHARE * seconds))
+        try:
+            search.run()
+        except Stopped:
+            limits.check()
+        except MemoryError:
+            pass
+        finally:
+            search.limits = limits
+
+    def _last_resort(self) -> None:
+        """Stopped before there was a state: one that is soon found and scored, past the limit by little."""
+        limits = self.limits
+        seconds = limits.deadline - limits.begun
+        grace = Limits(max(GRACE_SECONDS, GRACE_SHARE * seconds) if seconds < np.inf else GRACE_SECONDS)
+        with suppress(Stopped, MemoryError), grace.not_counting_compilation():
+            search = self._anytime(AUTO)
+            search.limits = grace
+            search.first_state(soon=True)
+
+    def _codes(self) -> list[int]:
+        """The incumbent as codes of the query's columns."""
+        problem, state = self.problem, self.found.state
+        assert problem is not None
+        assert state is not None
+        known = {column: int(problem.values[column][state[i]]) for i, column in enumerate(problem.open)}
+        known |= problem.fixed
+        return [known.get(column, 0) for column in self.question.columns]
+
+    def _log_evidence(self) -> float:
+        """log p(e) where it is known without work: 0 if nothing is observed in a Bayesian network. Otherwise nan."""
+        return 0.0 if self.network.kind == "bayes" and not self.observed else np.nan
+
+    def _known(self, status: Status, method: str) -> Result:
+        """The result with what the search knows now."""
+        found, limits = self.found, self.limits
+        trivial = 0.0 if self.network.kind == "bayes" else np.inf
+        if found.state is None or found.log_lower == -np.inf:
+            return without_state(status, method, limits.clock() - limits.begun, min(found.log_upper, trivial))
+        log_upper = max(min(found.log_upper, trivial), found.log_lower + found.rounding)
+        if log_upper - found.log_lower <= limits.gap:
+            status = "optimal"
+        elif found.log_upper - found.log_lower <= limits.gap or status == "optimal":
+            status = "precision_limit"
+        best = Ranked(named(self.question, self._codes()), found.log_lower, found.log_lower - self._log_evidence())
+        used = "wcsp" if found.notes.get("toulbar2") else "andor"
+        name = used if method == AUTO else method
+        return result_of(status, [best], log_upper, name, limits, dict(found.notes))
+
+    def _merged(self, result: Result) -> Result:
+        """The better state and the lower bound of what a route ended with and of what the search knew before."""
+        mine = self._known(result.status, result.method)
+        if mine.log_prob > result.log_prob:
+            result = replace(mine, method=result.method, log_upper=min(mine.log_upper, result.log_upper))
+        else:
+            result = replace(result, log_upper=max(result.log_prob, min(mine.log_upper, result.log_upper)))
+        proven = result.log_upper - result.log_prob <= self.limits.gap
+        return replace(result, status="optimal") if proven else result
+
+    def _tell(self, doing: str) -> None:
+        on_progress = self.question.on_progress
+        if on_progress is None:
+            return
+        found = self.found
+        state = None if found.state is None else named(self.question, self._codes())
+        seconds = self.limits.clock() - self.limits.begun
+        try:
+            on_progress(Progress(seconds, found.log_lower, found.log_upper, state, doing))
+        except Exception:
+            raise Stopped("interrupted") from None
 
     def _plan(self) -> tuple[Prediction, Prediction]:
         """Any order, and one with the hidden variables first; a tenth of the time may go into the search for both."""

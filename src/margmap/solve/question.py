@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from numbers import Real
@@ -11,6 +11,7 @@ from typing import Any
 from margmap.circuit import Circuit, Name
 from margmap.errors import QueryError
 from margmap.foundation.limits import TOLERANCE
+from margmap.foundation.progress import Progress
 from margmap.network.network import Network
 from margmap.solve.methods import AUTO, METHODS, methods_for
 
@@ -33,6 +34,8 @@ class Question:
     shared: tuple[int, Executor | None] | None = None
     #: For a network, the most edges that its circuit may have.
     max_edges: int | None = None
+    #: Called with the state and the bounds so far; raising in it ends the search.
+    on_progress: Callable[[Progress], None] | None = None
 
 
 def ask(
@@ -43,6 +46,7 @@ def ask(
     k: int = 1,
     options: Mapping[str, Any] | None = None,
     shared: tuple[int, Executor | None] | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
 ) -> Question:
     """The question that a user's words mean for this model; what cannot be asked is a :class:`QueryError`."""
     options = dict(options or {})
@@ -57,7 +61,8 @@ def ask(
             "leave jobs and executor out"
         )
     observed = model.observed(evidence)
-    return Question(model, model.asked(query, observed), observed, method, k, options, shared, max_edges)
+    columns = model.asked(query, observed)
+    return Question(model, columns, observed, method, k, options, shared, max_edges, on_progress)
 
 
 def check_limits(

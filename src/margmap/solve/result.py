@@ -53,7 +53,7 @@ class Result:
     state: dict[Name, int | str] | None
     #: log p(q, e) of the state, evaluated on the circuit as given; -inf without a state.
     log_prob: float
-    #: log p(q | e); -inf without a state.
+    #: log p(q | e); -inf without a state, not a number if log p(e) is out of reach.
     log_conditional: float
     #: No state of the query has a larger log p(q, e); inf if nothing is known.
     log_upper: float

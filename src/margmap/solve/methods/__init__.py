@@ -77,6 +77,18 @@ METHODS = {
             "variable elimination on the network itself, without a circuit",
             takes="network",
         ),
+        Method(
+            "wcsp",
+            "margmap.solve.network_map",
+            "sums out what is cheap, then toulbar2 beside mini-bucket bounds, for networks too wide to compile",
+            takes="network",
+        ),
+        Method(
+            "andor",
+            "margmap.solve.network_map",
+            "the same without toulbar2: bounds, values that cannot win removed, AND/OR search",
+            takes="network",
+        ),
     )
 }
 

@@ -1,0 +1,130 @@
+"""Hard networks: families of the UAI marginal-MAP instances x methods x time limits, with states, bounds and proofs.
+
+    python benchmarks/networks.py ../shared/data/uai_mmap --seconds 1 10 60 --methods auto andor --out networks.jsonl
+    python benchmarks/networks.py --table networks.jsonl
+
+Each run is a line of JSON with the value of the state, the bound, when each was first there, and the bounds over time,
+from which a plot of gap against time can be made (``--plot FOLDER``, needs the extra ``plot``). Runs that are in the
+file already are not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+
+import margmap as mm
+from margmap.io import uai
+
+
+def instance(folder: Path, name: str):
+    network = mm.load_network(folder / f"{name}.uai.gz")
+    query = uai.read_query(folder / f"{name}.uai.query", network)
+    evidence = uai.read_evidence(folder / f"{name}.uai.evid", network)
+    return network, query, evidence
+
+
+def run(folder: Path, name: str, method: str, seconds: float) -> dict:
+    network, query, evidence = instance(folder, name)
+    trace: list[tuple[float, float, float]] = []
+
+    def tell(progress: mm.Progress) -> None:
+        trace.append((progress.seconds, progress.log_lower, progress.log_upper))
+
+    begun = time.perf_counter()
+    result = mm.marginal_map(network, query, evidence, method, seconds, on_progress=tell)
+    wall = time.perf_counter() - begun
+    first_state = next((t for t, lower, _ in trace if lower > -math.inf), wall)
+    first_bound = next((t for t, _, upper in trace if upper < math.inf), wall)
+    record = {"name": name, "method": method, "limit": seconds, "wall": wall, **result.to_dict()}
+    record.pop("state")
+    return {
+        **record,
+        "used": result.method,
+        "method": method,
+        "first_state": first_state,
+        "first_bound": first_bound,
+        "trace": [[round(t, 3), lower if math.isfinite(lower) else None, upper] for t, lower, upper in trace],
+    }
+
+
+def table(records: list[dict]) -> str:
+    """One line for each family, method and limit: proofs, median and largest gap, latest first state and bound."""
+    groups: dict[tuple, list[dict]] = defaultdict(list)
+    for record in records:
+        groups[record["name"].split("_")[0], record["method"], record["limit"]].append(record)
+    lines = [
+        "| family | method | limit | instances | proven | gap, median | gap, largest | state by | bound by |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    for (family, method, limit), group in sorted(groups.items()):
+        gaps = sorted(math.inf if r["gap"] is None else r["gap"] for r in group)
+        proven = sum(r["status"] == "optimal" for r in group)
+        late_state, late_bound = (max(r[key] for r in group) for key in ("first_state", "first_bound"))
+        lines.append(
+            f"| {family} | {method} | {limit:g} s | {len(group)} | {proven} "
+            f"| {gaps[len(gaps) // 2]:.3g} | {gaps[-1]:.3g} "
+            f"| {late_state:.1f} s | {late_bound:.1f} s |"
+        )
+    return "\n".join(lines)
+
+
+def plot(records: list[dict], folder: Path) -> None:
+    """The gap against time, one picture a family."""
+    import matplotlib.pyplot as plt
+
+    families: dict[str, list[dict]] = defaultdict(list)
+    for record in records:
+        families[record["name"].split("_")[0]].append(record)
+    for family, group in families.items():
+        figure, axes = plt.subplots(figsize=(6, 4))
+        for record in group:
+            points = [(t, upper - lower) for t, lower, upper in record["trace"] if lower is not None]
+            if points:
+                axes.step(*zip(*points, strict=True), where="post", linewidth=0.8)
+        axes.set(xscale="log", yscale="symlog", xlabel="seconds", ylabel="gap in nats", title=family)
+        figure.savefig(folder / f"{family}.svg")
+        plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=Path("../shared/data/uai_mmap"))
+    parser.add_argument("--seconds", nargs="+", type=float, default=[1.0, 10.0, 60.0])
+    parser.add_argument("--methods", nargs="+", default=["auto", "andor"])
+    parser.add_argument("--only", default="", help="names that begin so")
+    parser.add_argument("--out", type=Path, default=Path("networks.jsonl"))
+    parser.add_argument("--table", type=Path, help="print the table of a file of runs, and do nothing else")
+    parser.add_argument("--plot", type=Path, help="with --table: a folder for plots of gap against time")
+    arguments = parser.parse_args()
+    if arguments.table:
+        records = [json.loads(line) for line in arguments.table.read_text().splitlines()]
+        print(table(records))
+        if arguments.plot:
+            plot(records, arguments.plot)
+        return
+    done = set()
+    if arguments.out.exists():
+        lines = arguments.out.read_text().splitlines()
+        done = {(r["name"], r["method"], r["limit"]) for r in map(json.loads, lines)}
+    names = sorted(path.name.removesuffix(".uai.gz") for path in arguments.folder.glob(f"{arguments.only}*.uai.gz"))
+    if not names:
+        sys.exit(f"{arguments.folder}: no files NAME.uai.gz there")
+    with arguments.out.open("a") as out:
+        for seconds in arguments.seconds:
+            for method in arguments.methods:
+                for name in names:
+                    if (name, method, seconds) not in done:
+                        record = run(arguments.folder, name, method, seconds)
+                        out.write(json.dumps(record) + "\n")
+                        out.flush()
+                        print(name, method, seconds, record["status"], record["log_prob"], record["gap"], flush=True)
+
+
+if __name__ == "__main__":
+    main()

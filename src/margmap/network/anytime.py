@@ -1,0 +1,429 @@
+"""Marginal MAP on networks that are too wide to compile: a state at once, bounds that close, and a proof if they meet.
+
+The parts, in the order in which they are used:
+
+1. the hidden variables that are cheap are summed out (:mod:`margmap.network.partial_sum`);
+2. a first state by local search with the hidden variables maximised, where a change costs next to nothing, then with
+   exact scores (:mod:`margmap.network.scoring`, :mod:`margmap.network.local_search`);
+3. if no hidden variable is left, toulbar2 searches for something better beside all that follows
+   (:mod:`margmap.network.wcsp`);
+4. weighted mini-buckets bound from above, tightened at lower and lower temperatures and with larger and larger tables
+   (:mod:`margmap.network.mini_bucket`); a state is read off each bound;
+5. values of query variables whose bound does not beat the best state are removed, and it starts again at 1 with smaller
+   tables: what could not be summed out before often can be now. If all tables fit, the bound is the answer.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+
+from margmap.circuit import LongArray
+from margmap.foundation.limits import Limits
+from margmap.network.and_or import Found, LayeredSearch, Step, search_steps
+from margmap.network.local_search import local_search
+from margmap.network.log_model import LogModel, restricted
+from margmap.network.mini_bucket import Bound, MiniBuckets, decode, literal_bounds, partition
+from margmap.network.order import find_order
+from margmap.network.partial_sum import sum_out_cheap
+from margmap.network.scoring import Outline, Scorer, outline
+from margmap.network.wcsp import MOST_ENTRIES, Toulbar2, available
+
+#: Hidden variables are summed out first while their tables have at most this many entries.
+CHEAP_ENTRIES = 1 << 17
+
+#: Mini-buckets begin with tables of this many entries, and grow by this factor as long as time and memory are left.
+FIRST_LIMIT, GROWTH, MOST_LIMIT = 1 << 9, 8, 1 << 24
+
+#: The share of the memory limit that the tables of mini-buckets may take in all; they are held three times.
+BYTES_PER_ENTRY = 64
+
+#: Seconds of local search for a first state with all variables maximised; and later on from every new state.
+FIRST_SECONDS = 0.25
+
+#: Assignments a layer of AND/OR search at first and at most; seconds after which a bound's search is not widened.
+FIRST_WIDTH, MOST_WIDTH, LAYER_SECONDS = 64, 1 << 18, 1.0
+
+#: Bounds at this temperature or a lower one are good enough to search by.
+COLD = 0.05
+
+#: It starts again once the log of the number of states has fallen by this share of what is left.
+PRUNED = 0.2
+
+# Temperatures of tightening, relatively to the spread of the tables, and the steps at each.
+_TEMPERATURES = (0.5, 0.15, 0.05, 0.015, 0.005)
+_STEPS = 30
+
+# How often the other process and the clock are looked at.
+_WATCH_SECONDS = 0.02
+
+# Seconds that toulbar2 has to itself before mini-buckets are begun beside it.
+_ALONE_SECONDS = 2.0
+
+T = TypeVar("T")
+
+
+@dataclass
+class Incumbent:
+    """The best state so far and the bound on all, both of them shared by whatever looks for better ones."""
+
+    #: An entry for each variable of the model as it was given; those of hidden variables mean nothing.
+    state: LongArray | None = None
+    log_lower: float = -np.inf
+    log_upper: float = np.inf
+    #: What rounding can have done to the score of a state.
+    rounding: float = 0.0
+    tell: Callable[[str], None] = lambda doing: None
+    notes: dict[str, Any] = field(default_factory=dict)
+
+    def offer(self, state: LongArray, log_value: float, doing: str) -> bool:
+        """Take a state if it is better."""
+        if log_value <= self.log_lower and self.state is not None:
+            return False
+        self.state, self.log_lower = state.copy(), log_value
+        self.tell(doing)
+        return True
+
+    def lower(self, log_upper: float, doing: str) -> None:
+        """Take a bound on all states if it is tighter."""
+        if log_upper < self.log_upper:
+            self.log_upper = log_upper
+            self.tell(doing)
+
+    def proven(self, gap: float) -> bool:
+        """Whether nothing can be better by more than ``gap``."""
+        return self.state is not None and self.log_upper - self.log_lower <= gap
+
+
+class _Enough(Exception):
+    """The bounds have met, or the other process has finished."""
+
+
+class Anytime:
+    """One query: the model, what is known so far, and the steps in turn."""
+
+    def __init__(self, model: LogModel, limits: Limits, found: Incumbent, *, use_toulbar2: bool | None = None) -> None:
+        self.model, self.limits, self.found = model, limits, found
+        self.use_toulbar2 = available() if use_toulbar2 is None else use_toulbar2
+        #: For each variable the values that may still be in a better state.
+        self.values = [np.arange(k) for k in model.cardinality]
+        self.scorer: Scorer | None = None
+        self.other: Toulbar2 | None = None
+
+    def run(self) -> None:
+        """Work until the bounds meet, nothing is left to try, or a limit raises ``Stopped``."""
+        try:
+            self.first_state()
+            rounds = 0
+            while not self.found.proven(self.limits.gap):
+                reduced = self._reduce()
+                self._begin_toulbar2(reduced)
+                if not self._bound_and_prune(reduced, rounds):
+                    break
+                rounds += 1
+                self._end_toulbar2()
+            self._wait_for_toulbar2()
+        except _Enough:
+            pass
+        finally:
+            self._end_toulbar2()
+
+    # States.
+
+    def first_state(self, *, soon: bool = False) -> None:
+        """A state with its value, unless there is one, and the bound that needs no work: that of each table alone.
+
+        ``soon`` leaves out what only makes it better.
+        """
+        model = self.model
+        if self.scorer is not None and self.found.state is not None:
+            return
+        summed = sum(np.log(model.cardinality[v]) for v in model.hidden)
+        tops = sum(float(factor.table.max()) for factor in model.factors)
+        self.found.lower(model.log_constant + tops + summed + model.rounding + 1e-9, "the tables' maxima")
+        everything = LogModel(
+            model.cardinality, frozenset(range(len(model.cardinality))), model.factors, model.log_constant, 0.0
+        )
+        complete = Scorer(everything, outline(everything))
+        state, _ = self._for(
+            FIRST_SECONDS / (10 if soon else 1),
+            lambda stop: local_search(complete, self._start(), stop, shakes=self._shakes),
+        )
+        self.scorer = self._make_scorer((0,) if soon else (0, 1 << 10, CHEAP_ENTRIES))
+        self.found.rounding = self.scorer.rounding + self.scorer.model.rounding
+        value = self._run(lambda stop: self._scorer.score(state, stop))
+        self.found.offer(state, value, "first state")
+        if soon:
+            return
+        self._search(state, 2 * FIRST_SECONDS)
+
+    def _start(self) -> LongArray:
+        """The most likely values by the tables of single variables, and the first ones otherwise."""
+        state = np.zeros(len(self.model.cardinality), dtype=np.int64)
+        for factor in self.model.factors:
+            if len(factor.scope) == 1:
+                state[factor.scope[0]] = int(np.argmax(factor.table))
+        return state
+
+    @property
+    def _scorer(self) -> Scorer:
+        assert self.scorer is not None
+        return self.scorer
+
+    def _make_scorer(self, limits: Sequence[int]) -> Scorer:
+        """Scores are cheapest with the hidden variables as they are, or with some of them summed out first."""
+        best: tuple[int, LogModel, Outline] | None = None
+        for limit in limits:
+            model = sum_out_cheap(self.model, limit, self.limits.check) if limit else self.model
+            plan = outline(model, 0.3 if len(limits) > 1 else 0.02, self.limits.check)
+            work = plan.work(model) + sum(len(factor.scope) for factor in model.factors)
+            if best is None or work < best[0]:
+                best = work, model, plan
+            if not model.hidden:
+                break
+        assert best is not None
+        _, model, plan = best
+        if plan.room(model) > self.limits.memory_left():
+            raise MemoryError
+        return Scorer(model, plan)
+
+    def _search(self, state: LongArray, seconds: float) -> None:
+        """Local search with exact scores for some seconds."""
+        scorer = self._scorer
+        best, value = self._for(
+            seconds, lambda stop: local_search(scorer, state, stop, shakes=self._shakes, seed=self._seed())
+        )
+        if value == -np.inf:
+            value = self._run(lambda stop: scorer.score(best, stop))
+        self.found.offer(best, value, "local search")
+
+    @property
+    def _shakes(self) -> int:
+        """So many that a small model is done with soon."""
+        return 100 + 50 * len(self.model.cardinality)
+
+    def _seed(self) -> int:
+        self.found.notes["searches"] = self.found.notes.get("searches", 0) + 1
+        return int(self.found.notes["searches"])
+
+    def _score(self, state: LongArray, doing: str) -> bool:
+        value = self._run(lambda stop: self._scorer.score(state, stop))
+        return self.found.offer(state, value, doing)
+
+    # Bounds.
+
+    def _reduce(self) -> LogModel:
+        """The model over the values that are left, the cheap hidden variables summed out."""
+        self._fallen = 0.0
+        #: Those over which the model in hand is.
+        self._outer = list(self.values)
+        kept = {v: values for v, values in enumerate(self.values) if values.size < self.model.cardinality[v]}
+        reduced = sum_out_cheap(restricted(self.model, kept), CHEAP_ENTRIES, self.limits.check)
+        self.found.notes["hidden left"] = len(reduced.hidden)
+        self.found.notes["values left"] = int(sum(self.values[v].size for v in self.model.query))
+        return reduced
+
+    def _bound_and_prune(self, reduced: LogModel, rounds: int) -> bool:
+        """Bounds at growing table sizes until values fall or the bounds meet; whether any value fell."""
+        order = self._order(reduced)
+        spread = _spread(reduced)
+        limit, last = FIRST_LIMIT, -1
+        while True:
+            parts = partition(reduced, order, limit)
+            entries = sum(parts.sizes(reduced))
+            if entries == last and limit < MOST_LIMIT:
+                limit *= GROWTH
+                continue
+            if entries * BYTES_PER_ENTRY > min(self.limits.memory_left(), self.limits.memory) and last >= 0:
+                return False
+            last = entries
+            buckets = MiniBuckets(reduced, order, limit)
+            steps: tuple[Step, ...] = () if buckets.exact else search_steps(buckets)
+            for temperature in (0.0,) if buckets.exact else (0.0, *_TEMPERATURES):
+                if temperature > 0:
+                    self._run(partial(buckets.tighten, _STEPS, temperature * spread))
+                found = self._run(buckets.bound)
+                doing = f"mini-buckets of at most {limit} entries"
+                self.found.lower(found.log_upper, doing)
+                state = self._whole(decode(reduced, buckets.parts, found.filled))
+                if self._score(state, doing) and not buckets.exact:
+                    self._search(state, FIRST_SECONDS)
+                self._enough()
+                if not buckets.exact and self._prune(buckets, found):
+                    return True
+                if not buckets.exact and 0 < temperature <= COLD:
+                    last_chance = temperature == _TEMPERATURES[-1]
+                    self._layers(LayeredSearch(steps, buckets, found), LAYER_SECONDS * (5 if last_chance else 1))
+            if buckets.exact:
+                return False
+            if limit >= MOST_LIMIT:
+                return False
+            limit *= GROWTH
+            self._search(self._current(), 2 * FIRST_SECONDS)
+
+    def _layers(self, search: LayeredSearch, seconds: float) -> None:
+        """Search along the order with these bounds: wider and wider as long as that is soon done."""
+        width = FIRST_WIDTH
+        begun = self.limits.clock()
+        while True:
+            floor = self.found.log_lower
+            result = self._run(partial(self._layer, search, floor, width))
+            doing = f"AND/OR search of width {width}"
+            self.found.notes["widest"] = max(result.widest, self.found.notes.get("widest", 0))
+            self.found.lower(max(result.log_upper, floor + self.found.rounding), doing)
+            if result.state is not None:
+                state = self._whole(result.state)
+                if self._score(state, doing):
+                    self._search(state, FIRST_SECONDS)
+            self._enough()
+            # Without a proof a wider search is tried only if the bounds are close enough for it to be one.
+            spent = self.limits.clock() - begun
+            if result.complete or width >= MOST_WIDTH or spent > seconds:
+                return
+            width *= 8
+
+    def _layer(self, search: LayeredSearch, floor: float, width: int, stop: LongArray) -> Found:
+        def check() -> None:
+            if stop[0] != 0:
+                raise _Enough
+
+        return search.search(floor, width, check)
+
+    def _order(self, model: LogModel) -> list[int]:
+        """An elimination order, hidden variables first."""
+        used = sorted({v for factor in model.factors for v in factor.scope})
+        place = {v: i for i, v in enumerate(used)}
+        scopes = [[place[v] for v in factor.scope] for factor in model.factors]
+        cardinality = [model.cardinality[v] for v in used]
+        last = [place[v] for v in used if v in model.query] if model.hidden else []
+        found = find_order(cardinality, scopes, last, seconds=0.5, watch=self.limits.check)
+        return [used[i] for i in found.variables]
+
+    def _prune(self, buckets: MiniBuckets, found: Bound) -> bool:
+        """Remove the values that cannot be in a better state; whether enough fell to start again."""
+        if self.found.log_lower == -np.inf:
+            return False
+        before = sum(np.log(self.values[v].size) for v in self.model.query)
+        for v, bounds in literal_bounds(buckets, found).items():
+            keep = bounds > self.found.log_lower - self.found.rounding
+            if np.intersect1d(self.values[v], self._outer[v][keep]).size == 0:  # nothing is better than the incumbent
+                self.found.lower(self.found.log_lower + self.found.rounding, "no value is left")
+                raise _Enough
+            self.values[v] = np.intersect1d(self.values[v], self._outer[v][keep])
+        after = sum(np.log(self.values[v].size) for v in self.model.query)
+        self._fallen += float(before - after)
+        return self._fallen > PRUNED * max(1.0, float(after))
+
+    def _whole(self, state: LongArray) -> LongArray:
+        """A state over the values that are left as one over all values."""
+        return np.array([int(values[min(x, values.size - 1)]) for values, x in zip(self._outer, state, strict=True)])
+
+    def _current(self) -> LongArray:
+        assert self.found.state is not None
+        return self.found.state
+
+    # toulbar2 beside it.
+
+    def _begin_toulbar2(self, reduced: LogModel) -> None:
+        if not self.use_toulbar2 or reduced.hidden or not reduced.factors or reduced.entries > MOST_ENTRIES:
+            return
+        incumbent = None
+        if self.found.log_lower > -np.inf:
+            codes = [np.searchsorted(values, x) for values, x in zip(self._outer, self._current(), strict=True)]
+            if all(c < v.size and v[c] == x for c, v, x in zip(codes, self._outer, self._current(), strict=True)):
+                incumbent = np.array(codes, dtype=np.int64)
+        room = int(self.limits.memory_left()) if self.limits.memory_left() < self.limits.memory else 0
+        self.other = Toulbar2(reduced, incumbent, self.limits.gap / 8, room)
+        self.found.notes["toulbar2"] = True
+        until = self.limits.clock() + _ALONE_SECONDS
+        while self.other.running and self.limits.clock() < until:
+            self._pause()
+        self._enough()
+
+    def _pause(self) -> None:
+        threading.Event().wait(_WATCH_SECONDS)
+        self.limits.check()
+        self._hear()
+
+    def _hear(self) -> None:
+        """Take in what toulbar2 has found."""
+        other = self.other
+        if other is None or not (other.poll() or other.done):
+            return
+        if other.state is not None:
+            state, other.state = self._whole(other.state), None
+            self.found.offer(state, self._scorer.score(state), "toulbar2")
+        # Values that were removed cannot be in a state above the incumbent, so the bound holds for all.
+        self.found.lower(max(other.log_upper, self.found.log_lower + self.found.rounding), "toulbar2")
+
+    def _wait_for_toulbar2(self) -> None:
+        while self.other is not None and self.other.running:
+            self._pause()
+            self._enough()
+        self._hear()
+
+    def _end_toulbar2(self) -> None:
+        if self.other is not None:
+            self.other.close()
+            self.other = None
+
+    # Running things beside each other.
+
+    def _enough(self) -> None:
+        self._hear()
+        if self.found.proven(self.limits.gap) or (self.other is not None and self.other.done):
+            raise _Enough
+
+    def _for(self, seconds: float, work: Callable[[LongArray], tuple[LongArray, float]]) -> tuple[LongArray, float]:
+        """Local search until it ends or so many seconds have passed."""
+        return self._run(work, until=self.limits.clock() + seconds)
+
+    def _run(self, work: Callable[[LongArray], T], until: float = np.inf) -> T:
+        """Run work in a thread, which is told to stop by its flag at a limit, or when toulbar2 is done."""
+        stop = np.zeros(2, dtype=np.int64)
+        result: list[T] = []
+        failed: list[BaseException] = []
+
+        def body() -> None:
+            try:
+                result.append(work(stop))
+            except BaseException as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=body, daemon=True)
+        thread.start()
+        try:
+            while thread.is_alive():
+                thread.join(_WATCH_SECONDS)
+                if not thread.is_alive():
+                    break
+                self.limits.check()
+                if self.limits.clock() >= until:
+                    stop[0] = 1
+                if self.other is not None and not self.other.running:
+                    self.other.poll()
+                    if self.other.done:
+                        stop[0] = 1
+                        thread.join()
+                        self._enough()
+        finally:
+            stop[0] = 1
+            thread.join()
+        if failed:
+            raise failed[0]
+        return result[0]
+
+
+def _spread(model: LogModel) -> float:
+    """A typical distance between the logs in a table: the unit of temperature."""
+    ranges = []
+    for factor in model.factors:
+        finite = factor.table[np.isfinite(factor.table)]
+        if finite.size > 1:
+            ranges.append(float(finite.max() - finite.min()))
+    return float(np.clip(np.median(ranges) / 4, 0.1, 100.0)) if ranges else 1.0

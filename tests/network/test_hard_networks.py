@@ -1,0 +1,349 @@
+"""Networks too wide to compile, in small: every bound and every state against enumeration."""
+
+import contextlib
+import importlib.util
+import math
+import sys
+import time
+
+import numpy as np
+import pytest
+
+import margmap as mm
+from margmap.foundation.limits import Limits, Stopped
+from margmap.network.and_or import LayeredSearch, search_steps
+from margmap.network.anytime import Anytime, Incumbent
+from margmap.network.local_search import local_search
+from margmap.network.log_model import LogModel, log_model, restricted
+from margmap.network.mini_bucket import MiniBuckets, decode, literal_bounds
+from margmap.network.network import Network
+from margmap.network.partial_sum import sum_out_cheap
+from margmap.network.relevance import Problem
+from margmap.network.scoring import GO_ON, Scorer
+from margmap.network.wcsp import Toulbar2, cost_of, costs, written
+
+toulbar2 = pytest.mark.skipif(importlib.util.find_spec("pytoulbar2") is None, reason="needs pytoulbar2")
+
+
+def random_model(seed):
+    """Tables over 3 to 7 variables of 2 to 4 values, with zeros and in parts that do not hang together."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 8))
+    cardinality = rng.integers(2, 5 if n < 6 else 3, n).tolist()
+    variables = [mm.Variable(f"v{i}", k) for i, k in enumerate(cardinality)]
+    factors = []
+    for _ in range(int(rng.integers(2, 2 * n))):
+        scope = rng.choice(n, size=int(rng.integers(1, min(4, n + 1))), replace=False).tolist()
+        table = rng.gamma(rng.choice([0.3, 1.0, 3.0]), size=[cardinality[v] for v in scope])
+        if rng.random() < 0.4:
+            table[rng.random(table.shape) < 0.3] = 0.0
+        if rng.random() < 0.2:
+            table = (table == table.max(axis=-1, keepdims=True)).astype(float)
+        factors.append((scope, table * 10.0 ** rng.integers(-3, 4)))
+    observed = {i: int(rng.integers(cardinality[i])) for i in range(n) if rng.random() < 0.15}
+    free = [i for i in range(n) if i not in observed]
+    asked = [i for i in free if rng.random() < 0.6]
+    return Network(variables, factors, "markov"), asked, observed
+
+
+def values_of(network, asked, observed):
+    """The value of every state of the query by adding up the whole table of the network."""
+    n = len(network.variables)
+    table = np.ones([v.cardinality for v in network.variables])
+    for scope, factor in network.factors:
+        order = sorted(range(len(scope)), key=lambda i: scope[i])
+        shape = [network.variables[v].cardinality if v in scope else 1 for v in range(n)]
+        table = table * factor.transpose(order).reshape(shape)
+    for column, code in observed.items():
+        keep = np.zeros(table.shape[column])
+        keep[code] = 1
+        table = table * keep.reshape([-1 if v == column else 1 for v in range(n)])
+    return table.sum(axis=tuple(v for v in range(n) if v not in asked))
+
+
+def instance(seed):
+    """A network, its query and evidence, the values of all states, and its log model; None if nothing is possible."""
+    network, asked, observed = random_model(seed)
+    values = values_of(network, asked, observed)
+    if not values.max() > 0 or not asked:
+        return None
+    problem = Problem(network, asked, observed)
+    return network, asked, observed, values, problem, log_model(problem, set(asked))
+
+
+def value_at(values, asked, problem, state):
+    """The enumerated log value of a state of a log model."""
+    codes = {column: int(problem.values[column][state[i]]) for i, column in enumerate(problem.open)} | problem.fixed
+    p = values[tuple(codes.get(column, 0) for column in asked)]
+    return math.log(p) if p > 0 else -math.inf
+
+
+def instances(first, count):
+    found = (instance(seed) for seed in range(first, first + count))
+    return [one for one in found if one is not None]
+
+
+def elimination_order(model, rng):
+    used = sorted({v for factor in model.factors for v in factor.scope})
+    hidden = [v for v in used if v not in model.query]
+    query = [v for v in used if v in model.query]
+    return [*rng.permutation(hidden).tolist(), *rng.permutation(query).tolist()]
+
+
+def test_scores_are_those_of_enumeration_with_any_variables_summed_out_first():
+    rng = np.random.default_rng(0)
+    for _, asked, _, values, problem, model in instances(0, 300):
+        for limit in (0, 4, 1 << 20):
+            reduced = sum_out_cheap(model, limit)
+            if limit == 1 << 20:
+                assert not reduced.hidden
+            scorer = Scorer(reduced)
+            for _ in range(3):
+                state = np.array([rng.integers(k) for k in model.cardinality], dtype=np.int64)
+                expected = value_at(values, asked, problem, state)
+                assert scorer.score(state) == pytest.approx(expected, abs=1e-9)
+
+
+def test_local_search_keeps_the_score_of_what_it_returns_and_never_goes_down():
+    best = 0
+    everything = instances(0, 200)
+    for _, asked, _, values, problem, model in everything:
+        scorer = Scorer(model)
+        start = np.zeros(len(model.cardinality), dtype=np.int64)
+        before = scorer.score(start)
+        state, value = local_search(scorer, start, np.zeros(2, dtype=np.int64), shakes=30)
+        assert value >= before
+        assert value == pytest.approx(value_at(values, asked, problem, state), abs=1e-9)
+        best += value >= math.log(values.max()) - 1e-9
+    assert best > 0.9 * len(everything)
+
+
+def test_mini_buckets_bound_from_above_however_they_are_divided_and_tightened():
+    rng = np.random.default_rng(1)
+    tight = 0
+    everything = instances(1000, 150)
+    for _, asked, _, values, problem, model in everything:
+        best = math.log(values.max())
+        order = elimination_order(model, rng)
+        buckets = MiniBuckets(model, order, int(rng.choice([1, 4, 16, 1 << 20])))
+        for temperature in (None, 1.0, 0.1, 0.01):
+            if temperature is not None:
+                buckets.tighten(15, temperature, GO_ON)
+            found = buckets.bound(GO_ON)
+            assert found.log_upper >= best - 1e-12 * (1 + abs(best))
+            if buckets.exact:
+                assert found.log_upper == pytest.approx(best, abs=1e-8)
+                state = decode(model, buckets.parts, found.filled)
+                assert value_at(values, asked, problem, state) == pytest.approx(best, abs=1e-9)
+            for i, bounds in literal_bounds(buckets, found).items():
+                axis = asked.index(problem.open[i])
+                under = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).max(axis=1)
+                under = under[problem.values[problem.open[i]]]
+                with np.errstate(divide="ignore"):
+                    assert (bounds >= np.log(under) - 1e-9).all()
+        tight += found.log_upper <= best + 1e-3
+    assert tight > 0.6 * len(everything)
+
+
+def test_restricting_values_leaves_the_scores_of_those_that_remain():
+    rng = np.random.default_rng(2)
+    for *_, model in instances(300, 60):
+        values = {
+            v: sorted(rng.choice(k, size=rng.integers(1, k + 1), replace=False))
+            for v, k in enumerate(model.cardinality)
+            if v in model.query
+        }
+        scorer, smaller = Scorer(model), Scorer(restricted(model, values))
+        state = np.array([rng.integers(len(values[v])) if v in values else 0 for v in range(len(model.cardinality))])
+        whole = np.array([values[v][x] if v in values else x for v, x in enumerate(state)])
+        assert smaller.score(state) == pytest.approx(scorer.score(whole), abs=1e-9)
+
+
+def test_costs_are_rounded_down_and_by_little():
+    for _, asked, _, values, problem, model in instances(400, 80):
+        reduced = sum_out_cheap(model, 1 << 20)
+        found = costs(reduced, 1e-9)
+        state = np.zeros(len(model.cardinality), dtype=np.int64)
+        value = value_at(values, asked, problem, state)
+        cost = cost_of(reduced, found, state)
+        if value == -math.inf:
+            assert cost >= found.forbidden
+        else:
+            assert value - 1e-12 <= found.log_upper(cost) <= value + 3e-9 + 1e-12 * abs(value)
+        assert written(reduced, found, found.forbidden).startswith("margmap ")
+
+
+@toulbar2
+def test_toulbar2_proves_what_is_left_and_takes_a_state_to_beat():
+    for _, asked, _, values, problem, model in instances(500, 12):
+        best = math.log(values.max())
+        reduced = sum_out_cheap(model, 1 << 20)
+        if not reduced.factors:
+            continue
+        for incumbent in (None, np.zeros(len(model.cardinality), dtype=np.int64)):
+            search = Toulbar2(reduced, incumbent, 1e-9)
+            try:
+                for _ in range(3000):
+                    search.poll()
+                    if search.done:
+                        break
+                    time.sleep(0.01)
+            finally:
+                search.close()
+            assert search.log_upper == pytest.approx(best, abs=1e-8)
+            assert search.log_upper >= best - 1e-12
+            if search.state is not None:
+                assert value_at(values, asked, problem, search.state) == pytest.approx(best, abs=1e-8)
+            else:
+                assert value_at(values, asked, problem, incumbent) == pytest.approx(best, abs=1e-8)
+
+
+def run(model, *, seconds=None, memory=None, extra=False, limits=None):
+    found = Incumbent()
+    limits = Limits(seconds, memory_limit=memory) if limits is None else limits
+    with contextlib.suppress(Stopped):
+        Anytime(model, limits, found, use_toulbar2=extra).run()
+    return found
+
+
+def test_the_whole_search_brackets_the_optimum_and_proves_it(monkeypatch):
+    # Tables so small that everything is divided.
+    monkeypatch.setattr("margmap.network.anytime.CHEAP_ENTRIES", 4)
+    monkeypatch.setattr("margmap.network.anytime.FIRST_LIMIT", 2)
+    monkeypatch.setattr("margmap.network.anytime.FIRST_SECONDS", 0.01)
+    for _, asked, _, values, problem, model in instances(2000, 60):
+        best = math.log(values.max())
+        found = run(model)
+        assert found.log_lower == pytest.approx(best, abs=1e-8)
+        assert found.log_upper == pytest.approx(best, abs=1e-8)
+        assert value_at(values, asked, problem, found.state) == pytest.approx(found.log_lower, abs=1e-9)
+
+
+class AfterChecks(Limits):
+    """Stops the solver at its n-th look at the clock."""
+
+    def __init__(self, n):
+        super().__init__()
+        self.left = n
+
+    def check(self):
+        self.left -= 1
+        if self.left < 0:
+            raise Stopped("time_limit")
+
+
+def test_stopped_anywhere_the_bounds_hold(monkeypatch):
+    monkeypatch.setattr("margmap.network.anytime.CHEAP_ENTRIES", 4)
+    monkeypatch.setattr("margmap.network.anytime.FIRST_LIMIT", 2)
+    monkeypatch.setattr("margmap.network.anytime.FIRST_SECONDS", 0.01)
+    for n, (_, asked, _, values, problem, model) in enumerate(instances(3000, 60)):
+        best = math.log(values.max())
+        found = run(model, limits=AfterChecks(n))
+        assert found.log_lower <= best + 1e-9
+        assert found.log_upper >= best - 1e-9
+        if found.state is not None and found.log_lower > -math.inf:
+            assert value_at(values, asked, problem, found.state) == pytest.approx(found.log_lower, abs=1e-9)
+
+
+@pytest.mark.parametrize("method", ["andor", pytest.param("wcsp", marks=toulbar2)])
+def test_marginal_map_by_search(method):
+    for seed in range(4000, 4012):
+        one = instance(seed)
+        if one is None:
+            continue
+        network, asked, observed, values, _, _ = one
+        names = [network.variables[i].name for i in asked]
+        known = {network.variables[i].name: x for i, x in observed.items()}
+        result = mm.marginal_map(network, names, known, method)
+        assert result.status == "optimal"
+        assert result.log_prob == pytest.approx(math.log(values.max()), abs=1e-8)
+        codes = tuple(int(result.state[name]) for name in names)
+        assert values[codes] == pytest.approx(values.max(), rel=1e-8)
+
+
+def grid(size, seed=0):
+    """A grid of binary variables with strong couplings, wider than the limits below allow."""
+    rng = np.random.default_rng(seed)
+    variables = [mm.Variable(i, 2) for i in range(size * size)]
+    factors = []
+    for i in range(size):
+        for j in range(size):
+            for di, dj in ((0, 1), (1, 0)):
+                if i + di < size and j + dj < size:
+                    factors.append(([i * size + j, (i + di) * size + j + dj], np.exp(rng.normal(size=(2, 2)) * 2)))
+    return Network(variables, factors, "markov")
+
+
+def test_what_does_not_fit_is_searched_instead_of_refused():
+    network = grid(6)
+    query = list(range(0, 36, 2))
+    expected = mm.marginal_map(network, query)
+    result = mm.marginal_map(network, query, max_edges=1)
+    assert result.method in ("wcsp", "andor")
+    assert result.status == "optimal"
+    assert result.log_prob == pytest.approx(expected.log_prob, abs=1e-8)
+
+
+def test_progress_tells_bounds_that_close_and_may_stop_it():
+    network = grid(5)
+    query = list(range(0, 25, 2))
+    seen = []
+    result = mm.marginal_map(network, query, max_edges=1, on_progress=seen.append)
+    assert all(isinstance(one, mm.Progress) for one in seen)
+    lower, upper = [one.log_lower for one in seen], [one.log_upper for one in seen]
+    assert lower == sorted(lower)
+    assert upper == sorted(upper, reverse=True)
+    assert seen[-1].log_lower == result.log_prob
+    assert set(seen[-1].state) == set(query)
+
+    def enough(_progress):
+        raise RuntimeError
+
+    stopped = mm.marginal_map(network, query, max_edges=1, on_progress=enough)
+    assert stopped.status == "interrupted"
+    assert stopped.state is not None
+    assert stopped.log_prob <= result.log_prob + 1e-9 <= stopped.log_upper + 2e-9
+
+
+def test_without_the_extra_wcsp_says_what_to_install(monkeypatch):
+    monkeypatch.setattr("margmap.network.wcsp.available", lambda: False)
+    with pytest.raises(mm.MissingExtraError, match="networks"):
+        mm.marginal_map(grid(3), [0, 1], method="wcsp")
+
+
+@toulbar2
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+def test_a_stopped_search_leaves_no_process_behind():
+    import os
+
+    model = log_model(Problem(grid(12), list(range(144)), {}), set(range(144)))
+    search = Toulbar2(model, None, 1e-9)
+    process = search._process.pid
+    file = search._file
+    search.close()
+    assert not os.path.exists(f"/proc/{process}")
+    assert not os.path.exists(file)
+
+
+def test_a_model_without_query_variables_has_its_sum_as_bound():
+    model = LogModel((2, 3), frozenset(), log_model(Problem(grid(2), [0], {}), {0}).factors[:0], 1.5, 0.0)
+    assert sum_out_cheap(model, 100).log_constant == 1.5
+
+
+def test_layered_search_bounds_at_any_width_and_proves_at_full_width():
+    rng = np.random.default_rng(3)
+    beams = 0
+    for _, asked, _, values, problem, model in instances(5000, 150):
+        best = math.log(values.max())
+        buckets = MiniBuckets(model, elimination_order(model, rng), int(rng.choice([1, 4, 16])))
+        buckets.tighten(10, 0.3, GO_ON)
+        search = LayeredSearch(search_steps(buckets), buckets, buckets.bound(GO_ON))
+        for floor in (-math.inf, best - 1.0, best):
+            for width in (1, 3, 1 << 20):
+                found = search.search(floor, width, lambda: None)
+                assert max(found.log_upper, floor) >= best - 1e-9
+                beams += not found.complete
+                if found.complete and found.state is not None and not model.hidden:
+                    assert found.log_upper == pytest.approx(best, abs=1e-8)
+                    assert value_at(values, asked, problem, found.state) == pytest.approx(best, abs=1e-8)
+    assert beams > 20
