@@ -53,7 +53,7 @@ def test_bayesian_and_markov_networks(number):
     model = list(networks())[number]
     network = mm.as_model(model)
     expected = log_joint(model, network)
-    rows = states_of(network, 300)
+    rows = states_of(network, 100)
     agree(mm.compile(network), rows, expected(rows), 1e-9)
     field = mm.as_model(gum.MarkovRandomField.fromBN(model))
     assert (field.kind, field.names) == ("markov", network.names)
@@ -71,7 +71,7 @@ def test_bayesian_and_markov_networks(number):
 
 
 @pytest.mark.parametrize("suffix", ["bif", "bifxml", "xmlbif", "net", "xdsl", "dsl"])
-@pytest.mark.parametrize("number", range(6))
+@pytest.mark.parametrize("number", [0, 1, 3])
 def test_files(tmp_path, suffix, number):
     model = list(networks())[number]
     network = mm.as_model(model)
@@ -81,7 +81,7 @@ def test_files(tmp_path, suffix, number):
     again = mm.load_network(path)
     assert set(again.names) == set(network.names)
     circuit, other = mm.compile(network), mm.compile(again)
-    for row in states_of(network, 50):
+    for row in states_of(network, 15):
         evidence = {v.name: str(v.label(int(x))) for v, x in zip(network.variables, row, strict=True)}
         assert mm.log_marginal(other, evidence) == pytest.approx(mm.log_marginal(circuit, evidence), abs=1e-4)
 
