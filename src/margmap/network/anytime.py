@@ -46,6 +46,9 @@ BYTES_PER_ENTRY = 64
 #: Seconds of local search for a first state with all variables maximised; and later on from every new state.
 FIRST_SECONDS = 0.25
 
+#: A state is scored at once if that takes at most this many table entries.
+QUICK_ENTRIES = 1 << 20
+
 #: Assignments a layer of AND/OR search at first and at most; seconds after which a bound's search is not widened.
 FIRST_WIDTH, MOST_WIDTH, LAYER_SECONDS = 64, 1 << 18, 1.0
 
@@ -146,6 +149,11 @@ class Anytime:
         summed = sum(np.log(model.cardinality[v]) for v in model.hidden)
         tops = sum(float(factor.table.max()) for factor in model.factors)
         self.found.lower(model.log_constant + tops + summed + model.rounding + 1e-9, "the tables' maxima")
+        if soon:  # small tables are scored at once, without a look at the clock
+            plan = outline(model, 0.0)
+            if plan.work(model) <= QUICK_ENTRIES:
+                self._keep(Scorer(model, plan))
+                self.found.offer(self._start(), self._scorer.score(self._start()), "first state")
         everything = LogModel(
             model.cardinality, frozenset(range(len(model.cardinality))), model.factors, model.log_constant, 0.0
         )
@@ -154,13 +162,17 @@ class Anytime:
             FIRST_SECONDS / (10 if soon else 1),
             lambda stop: local_search(complete, self._start(), stop, shakes=self._shakes),
         )
-        self.scorer = self._make_scorer((0,) if soon else (0, 1 << 10, CHEAP_ENTRIES))
-        self.found.rounding = self.scorer.rounding + self.scorer.model.rounding
+        if not soon or self.scorer is None:
+            self._keep(self._make_scorer((0,) if soon else (0, 1 << 10, CHEAP_ENTRIES)))
         value = self._run(lambda stop: self._scorer.score(state, stop))
         self.found.offer(state, value, "first state")
         if soon:
             return
         self._search(state, 2 * FIRST_SECONDS)
+
+    def _keep(self, scorer: Scorer) -> None:
+        self.scorer = scorer
+        self.found.rounding = scorer.rounding + scorer.model.rounding
 
     def _start(self) -> LongArray:
         """The most likely values by the tables of single variables, and the first ones otherwise."""

@@ -17,7 +17,7 @@ from margmap.errors import LimitError, MissingExtraError
 from margmap.foundation.limits import Limits, Status, Stopped
 from margmap.foundation.pairs import EPS, raised
 from margmap.foundation.progress import Progress
-from margmap.network.anytime import Anytime, Incumbent
+from margmap.network.anytime import CHEAP_ENTRIES, Anytime, Incumbent
 from margmap.network.compile import (
     ENTRIES_PER_EDGE,
     MAX_EDGES,
@@ -30,6 +30,7 @@ from margmap.network.compile import (
 from margmap.network.elimination import bytes_of, eliminate
 from margmap.network.log_model import LogModel, log_model
 from margmap.network.network import Network
+from margmap.network.partial_sum import sum_out_cheap
 from margmap.network.relevance import ROUNDING, Problem
 from margmap.solve.marginal_map import circuit_map
 from margmap.solve.methods import AUTO
@@ -45,8 +46,9 @@ SECONDS_PER_ENTRY = 4e-8
 MORE_ENTRIES = 4
 MAX_BYTES = 6 << 30
 
-#: What takes longer than this many seconds has a state and a bound made first, in this share of the time it will take.
-LONG_SECONDS, FIRST_SHARE = 2.0, 0.08
+#: What takes longer than this many seconds has a state and a bound made first, in this share of the time it will take;
+#: in the larger one if all hidden variables are cheap, since the search is likely to prove the answer then.
+LONG_SECONDS, FIRST_SHARE, LIKELY_SHARE = 2.0, 0.08, 0.5
 
 #: Seconds past a limit, or the share of it, for a state where there was none yet.
 GRACE_SECONDS, GRACE_SHARE = 0.15, 0.05
@@ -168,7 +170,10 @@ class _NetworkMap:
             return
         limits = self.limits
         search = self._anytime(AUTO)
-        search.limits = limits.until(limits.clock() + max(0.5, FIRST_SHARE * seconds))
+        assert self.model is not None
+        likely = not sum_out_cheap(self.model, CHEAP_ENTRIES, limits.check).hidden
+        share = LIKELY_SHARE if likely else FIRST_SHARE
+        search.limits = limits.until(limits.clock() + max(0.5, share * seconds))
         try:
             search.run()
         except Stopped:
