@@ -60,6 +60,7 @@ PROOFS = "tests/certificate/test_certificate.py"
 PROOF_BOUNDS = "tests/certificate/test_certificate_bounds.py"
 FORGED = f"{PROOFS}::test_whatever_is_accepted_is_true"
 UPPER = f"{PROOFS}::test_the_upper_circuit_is_close_above"
+LINEAR = f"{PROOFS}::test_the_linear_bound_holds_in_every_block"
 SAFE_SIDE = f"{PROOFS}::test_arithmetic_rounds_to_the_safe_side"
 
 
@@ -1339,9 +1340,9 @@ CERTIFICATE_BREAKS = [
         ),
         (
             "def log_of(",
-            "found = guess + step if up else guess - step",
-            "found = guess",
-            "the logarithm is not enclosed",
+            "return found",
+            "return guess",
+            "the logarithm is returned without the step that encloses it",
             (f"{PROOFS}::test_logarithms_and_densities_are_enclosed",),
         ),
         (
@@ -1447,7 +1448,7 @@ CERTIFICATE_BREAKS = [
             "if len(vectors) and b == len(blocks) - 1:",
             "if len(vectors) and b < 0:",
             "the last block may list a state above the bound",
-            (FORGED, f"{PROOFS}::test_corruptions_are_refused"),
+            (f"{PROOFS}::test_a_state_above_the_bound_may_not_be_listed",),
         ),
         (
             "def listed(",
@@ -1572,7 +1573,7 @@ CERTIFICATE_BREAKS = [
             "if not vector[i] <= vectors[r, i]:",
             "if not vector[i] <= 1.01 * vectors[r, i]:",
             "a vector covers what is a little larger",
-            (FORGED,),
+            (f"{PROOFS}::test_corruptions_are_refused[lowered_entry]",),
         ),
         (
             "def _push(",
@@ -1593,7 +1594,7 @@ CERTIFICATE_BREAKS = [
             "constant = raised(constant + value, 1)",
             "constant = raised(constant, 1)",
             "what does not depend on a part is forgotten in its bound",
-            (FORGED,),
+            (f"{LINEAR}[unstructured]",),
         ),
         (
             "def _backward(",
@@ -1607,7 +1608,7 @@ CERTIFICATE_BREAKS = [
             "limit, shift = cover.vectors.max(axis=0), cover.exponent",
             "limit, shift = cover.vectors[0], cover.exponent",
             "the other part is taken at its first vector, not at its largest entries",
-            (FORGED,),
+            (f"{LINEAR}[structured]", f"{LINEAR}[dense]"),
         ),
         (
             "def above(",
@@ -1662,7 +1663,7 @@ CERTIFICATE_BREAKS = [
             "for g in range(w, a.size, words):",
             "for g in range(w, words, words):",
             "children count as exclusive if they differ in one value",
-            (f"{UPPER}[many values]", f"{UPPER}[structured]"),
+            (f"{UPPER}[dense]", f"{UPPER}[normalised]"),
         ),
         (
             "def _bounds(",
