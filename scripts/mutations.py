@@ -26,6 +26,7 @@ class Mutation(NamedTuple):
 
 
 NEAR = "tests/solve/test_near_ties.py::test_a_state_known_just_below_the_best"
+ALIKE = "tests/solve/test_near_ties.py::test_states_that_are_all_alike"
 GAP = "tests/solve/test_near_ties.py::test_a_gap_that_was_asked_for_is_no_smaller_than_it_says"
 CORES = "tests/solve/test_near_ties.py::test_many_cores_and_a_state_known_just_below_the_best"
 FACTORS = "tests/solve/test_near_ties.py::test_what_factors_may_lose_together"
@@ -266,10 +267,10 @@ FRONTIER_BREAKS = _of(
     "solve/methods/frontier/solve.py",
     (
         "",
-        "log_floor = floor + slack - bounds.log_upper",
-        "log_floor = floor + 0.01 - bounds.log_upper",
-        "sweeps look for states 0.01 nats above the best known only",
-        (f"{NEAR}[frontier]",),
+        "while log_upper > (floor := max(floor, incumbents.floor)) + slack:",
+        "while log_upper > (floor := max(floor, incumbents.best[1])) + slack:",
+        "for the k best, sweeps look only for states that are better than all that are known",
+        ("tests/solve/test_near_ties.py::test_the_k_best_are_complete[frontier]",),
     ),
     (
         "",
@@ -305,17 +306,10 @@ PLAN_BREAKS = _of(
     ),
     (
         "def _plan(",
-        "            elif whole[t] != scope[n]:\n                fits = False",
-        "            elif whole[t] != scope[n]:\n                fits = fits",
-        "products that split a scope at once and step by step pass for one structure",
-        (f"{SWEEP}[laminar]", f"{SWEEP}[laminar, many values]"),
-    ),
-    (
-        "def _plan(",
-        "!= part_at[scope[n] + 1]:\n            fits = False",
-        "!= part_at[scope[n] + 1]:\n            fits = fits",
-        "products of a scope with different numbers of parts pass for one structure",
-        (f"{SWEEP}[laminar]", f"{SWEEP}[laminar, many values]"),
+        "return fits, (place",
+        "return True, (place",
+        "products that split a scope in different ways pass for one structure",
+        (f"{SWEEP}[laminar]", f"{SWEEP}[structured]"),
     ),
 )
 
@@ -495,7 +489,7 @@ ITERATIVE_BREAKS = _of(
         "self.log_upper = min(self.log_upper, max(view.log_upper, lower))",
         "self.log_upper = min(self.log_upper, lower)",
         "the upper bound is the incumbent, whatever is left",
-        (f"{STOPPED_KERNEL}[iterative]",),
+        ("tests/solve/test_iterative.py::TestStops::test_edge_limit[3000]",),
     ),
     (
         "def _smaller(",
@@ -512,10 +506,10 @@ ITERATIVE_BREAKS = _of(
         (f"{NEAR}[iterative]", "tests/solve/test_iterative.py::test_equals_enumeration[0]"),
     ),
     (
-        "def _closed(",
-        "lower = self.incumbents.best[1] + self.slack",
-        "lower = self.incumbents.best[1]",
-        "states that the slack let go are not in the bound",
+        "def _threshold(",
+        "self.incumbents.best[1] + self.slack",
+        "self.incumbents.best[1] + 2 * self.slack",
+        "states are let go by twice the slack that the bound allows for",
         (f"{GAP}[iterative]",),
     ),
 )
@@ -541,7 +535,7 @@ SEARCH_BREAKS = _of(
         "ranked_bound[first[v] + i] > known[0] + slack:",
         "ranked_bound[first[v] + i] > known[0] + 0.01:",
         "a value is given up 0.01 nats too early",
-        (f"{NEAR}[search]",),
+        (f"{ALIKE}[search]",),
     ),
     (
         "def _search(",
