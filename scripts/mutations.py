@@ -345,7 +345,7 @@ BRANCH_BREAKS = _of(
         "raised(inner.log_upper, log_factor)) for inner in found.left]",
         "raised(inner.log_upper, 2 * log_factor)) for inner in found.left]",
         "stopped, the bound of what is left below is too small",
-        (LEFT,),
+        (CORES,),
     ),
     (
         "def _branch(",
@@ -663,7 +663,7 @@ BOUNDS_BREAKS = (
             "for other in range(f.start[n], e):",
             "for other in range(e - 1, e):",
             "only neighbouring children are compared",
-            (BOUNDS,),
+            ("tests/solve/test_bounds.py::test_against_enumeration[250]",),
         ),
     )
     + _of(
