@@ -501,9 +501,9 @@ ITERATIVE_BREAKS = _of(
     (
         "def _iterate(",
         "raised(view.log_factor, log_factor)",
-        "raised(view.log_factor, 1.01 * log_factor)",
-        "the factor taken out of a split circuit is too small, and so is its bound",
-        (f"{NEAR}[iterative]", "tests/solve/test_iterative.py::test_equals_enumeration[0]"),
+        "raised(1.01 * view.log_factor, log_factor)",
+        "the factor taken out before a split is too small, and so is the bound after it",
+        ("tests/solve/test_iterative.py::test_equals_enumeration[2000]",),
     ),
     (
         "def _threshold(",
