@@ -503,6 +503,38 @@ def test_whatever_is_accepted_is_true():
     assert accepted > 80 < refused
 
 
+def listing_everything(problem, certificate):
+    """The certificate with the vectors of all candidates in every block."""
+    asked = checked_query(problem.circuit, certificate.query, certificate.evidence, certificate.state)
+    tree = tree_of(certificate.tree, len(certificate.query))
+    work = Work(10**10)
+    blocks, aligned = blocks_of(asked.upper, tree, 10**6, work)
+    covers = {}
+
+    def cover_of(b, candidates):
+        pieces = [candidates.evaluate(at, to) for at, to, _, _ in candidates.above(-1.0)]
+        covers[b] = Cover(candidates.exponent, np.concatenate(pieces))
+        return covers[b]
+
+    walk(blocks, aligned, tree, asked.cardinality, cover_of, work)
+    return dataclasses.replace(certificate, covers=tuple(covers[b] for b in range(len(blocks))))
+
+
+def test_a_state_above_the_bound_may_not_be_listed():
+    """Vectors that cover all there is prove no bound: whatever arrives at the last block is a state above it."""
+    refused = 0
+    for sort in ("structured", "coins", "unstructured"):
+        for seed in range(26_000, 26_006):
+            p = make(sort, seed)
+            certificate = mm.certify(p.circuit, p.query, p.evidence, gap=50.0)
+            upper = certificate.log_upper - certificate.gap - 1.0
+            claimed = dataclasses.replace(listing_everything(p, certificate), log_lower=upper - 1.0, log_upper=upper)
+            verdict = mm.verify(p.circuit, claimed)
+            assert not verdict.accepted, p.name
+            refused += "a state above the bound is left" in verdict.reason
+    assert refused > 9
+
+
 def test_vectors_of_another_width_are_refused():
     circuit = hard(8, 4)
     certificate = mm.certify(circuit, None)

@@ -9,12 +9,12 @@ import math
 import numpy as np
 import pytest
 from planted import MARGINS, beyond_doubles, factors, halves, mislead, near_tie
-from problems import SORTS, STRUCTURED, check_bounds, check_optimal, make
+from problems import SORTS, STRUCTURED, Problem, check_bounds, check_optimal, coins, make
 from test_parallel import Here
 
 import margmap as mm
 import naive
-from margmap.circuit import BERNOULLI, Parts, Variable, assemble
+from margmap.circuit import CATEGORICAL, Parts, Variable, assemble
 from margmap.foundation import limits as limits_module
 from margmap.foundation.limits import Limits, Stopped
 from margmap.solve import share_query as parallel
@@ -72,6 +72,19 @@ def test_a_gap_that_was_asked_for_is_no_smaller_than_it_says(method, monkeypatch
         assert r.gap <= 0.2
         kept += p.codes(r.state) == tuple(planted.tolist())
     assert kept > 3
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_states_that_are_all_alike(method, monkeypatch):
+    """Many states lie within a hundredth of a nat of the best, so that bounds have to tell apart the last values."""
+    for seed, spread in itertools.product(range(6), (1e-3, 1e-4)):
+        rng = np.random.default_rng([seed, 8])
+        circuit = coins(rng, variables=5, components=3, spread=spread)
+        query = list(range(5))
+        p = Problem(f"seed {seed}, spread {spread}", circuit, query, {}, naive.marginal_map(circuit, query))
+        assert p.best - naive.log(p.ranked[-1][0]) < 0.05
+        mislead(monkeypatch, np.array(p.ranked[-1][1], np.int32))
+        check_optimal(p, mm.marginal_map(circuit, None, method=method))
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.2])
@@ -192,6 +205,8 @@ def test_wide_frontiers(components, spread):
         for pairs in (1, 300, 1 << 20):
             for log_floor in (-np.inf, truth[0] - 1e-3, truth[2] - 1e-9, truth[40]):
                 check_sweep(arguments, truth, log_floor, most, pairs, 1, f"{most}, {pairs}, {log_floor}")
+    for log_floor in (-np.inf, truth[300] - 1e-4, truth[300] - 1e-9):
+        check_sweep(arguments, truth, log_floor, 1 << 14, 1 << 20, 301, f"the 301 best above {log_floor}")
     for width in (1, 16, 512):
         r = mm.marginal_map(circuit, None, method="frontier", width=width, max_width=width)
         assert r.log_upper >= truth[0] + bounds.log_upper - 1e-12
@@ -345,11 +360,14 @@ def test_a_worker_sends_back_all_it_has_not_done(monkeypatch):
 
 
 def test_search_below_the_smallest_float(monkeypatch):
-    """The first dive of the search ends at the best state, although its value is no double."""
-    n = 1600
+    """The first dive of the search ends at the best state, although its value is no double.
+
+    Every value is under 0.5: times more than that, the smallest double is still itself, not 0.
+    """
+    n = 900
     parts = Parts.new()
-    parts.product([parts.leaf(BERNOULLI, i, [math.log(0.6), math.log(0.4)]) for i in range(n)])
-    circuit = assemble([Variable(i) for i in range(n)], parts)
+    parts.product([parts.leaf(CATEGORICAL, i, [math.log(p) for p in (0.3, 0.4, 0.3)]) for i in range(n)])
+    circuit = assemble([Variable(i, 3) for i in range(n)], parts)
     real = search._search
 
     def stopped(*arguments):
@@ -360,7 +378,7 @@ def test_search_below_the_smallest_float(monkeypatch):
     monkeypatch.setattr(search, "beam", lambda *_, **__: np.zeros(n, np.int32))
     monkeypatch.setattr(search, "STAGE_EDGES", 1 << 40)
     r = mm.marginal_map(circuit, None, method="search")
-    assert r.log_prob == pytest.approx(n * math.log(0.6), rel=1e-12)
+    assert r.log_prob == pytest.approx(n * math.log(0.4), rel=1e-12)
     assert r.log_prob < -750
     assert r.log_upper >= r.log_prob
 
