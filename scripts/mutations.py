@@ -1202,29 +1202,34 @@ NUMBER_BREAKS = [
 
 NETWORK_BREAKS = [
     *(
-        _of(
-            "network/elimination.py",
-            (
-                "def _max_out(",
-                "if rows[i, x] > rows[i, at]:",
-                "if rows[i, x] > rows[i, at] + 0.001:",
-                "a value that is better by little is not the maximum",
-                (NETWORK_TIES,),
-            ),
-            (
-                "def answer(",
-                "log_upper = raised(log_max, self.problem.log_constant, rounding + self.problem.rounding)",
-                "log_upper = log_max + self.problem.log_constant",
-                "the rounding of the elimination is left out of its bound",
-                (NETWORK_LAST_BIT,),
-            ),
-            (
-                "def largest_finite(",
-                "largest = max(largest, abs(x))",
-                "largest = max(largest, x)",
-                "rounding is counted by numbers above 0 alone, and logs of probabilities are below",
-                (NETWORK_LAST_BIT, f"{NETWORKS}::test_where_rounding_hides_the_proof_a_circuit_is_compiled"),
-            ),
+        (
+            _of(
+                "network/elimination.py",
+                (
+                    "def _max_out(",
+                    "if rows[i, x] > rows[i, at]:",
+                    "if rows[i, x] > rows[i, at] + 0.001:",
+                    "a value that is better by little is not the maximum",
+                    (NETWORK_TIES,),
+                ),
+                (
+                    "def answer(",
+                    "log_upper = raised(log_max, self.problem.log_constant, rounding + self.problem.rounding)",
+                    "log_upper = log_max + self.problem.log_constant",
+                    "the rounding of the elimination is left out of its bound",
+                    (NETWORK_LAST_BIT,),
+                ),
+            )
+            + _of(
+                "network/log_model.py",
+                (
+                    "def largest_finite(",
+                    "largest = max(largest, abs(x))",
+                    "largest = max(largest, x)",
+                    "rounding is counted by numbers above 0 alone, and logs of probabilities are below",
+                    (NETWORK_LAST_BIT, f"{NETWORKS}::test_where_rounding_hides_the_proof_a_circuit_is_compiled"),
+                ),
+            )
         )
         + _of(
             "solve/network_map.py",
