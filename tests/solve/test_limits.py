@@ -345,7 +345,11 @@ class TestNetworks:
 
     @pytest.mark.parametrize("step", ["Problem", "plans", "compile_planned", "log_tables"])
     def test_no_step_is_waited_for(self, step, monkeypatch):
-        """Each step takes for ever, and the time limit ends it: it is given up, however slow it is to notice."""
+        """Each step takes for ever, and the time limit ends it: it is given up, however slow it is to notice.
+
+        Once the problem is known, there is a state all the same, which the search finds past the limit.
+        """
+        best = mm.marginal_map(self.network(), [3, 7], {1: 0}).log_prob
         module = elimination if step == "log_tables" else network_map
         forever, real = threading.Event(), getattr(module, step)
 
@@ -359,14 +363,20 @@ class TestNetworks:
         )
         assert not forever.is_set()
         forever.set()
-        assert (r.status, r.state) == ("time_limit", None)
+        assert r.status == "time_limit"
+        assert (r.state is None) == (step == "Problem")
+        assert r.log_prob <= best + 1e-9
+        assert r.log_upper >= best - 1e-9
 
     def test_memory(self, monkeypatch):
         monkeypatch.setattr(limits_module, "QUICK_BYTES", 0)
         monkeypatch.setattr(limits_module, "resident", lambda: 0)  # the system may take memory back meanwhile
+        best = mm.marginal_map(self.network(), [3, 7], {1: 0}).log_prob
         r = mm.marginal_map(self.network(), [3, 7], {1: 0}, memory_limit=10)
-        assert (r.status, r.state) == ("memory_limit", None)
-        assert "none has more than log p = 0.000000" in str(r)
+        assert r.status == "memory_limit"
+        assert r.state is not None, "one state needs next to no memory"
+        assert r.log_prob <= best + 1e-9
+        assert r.log_upper >= best - 1e-9
 
     @pytest.mark.parametrize("method", ["auto", "elimination", "frontier", "branch"])
     def test_generous_limits_change_nothing(self, method):
