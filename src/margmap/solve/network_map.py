@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -189,6 +190,9 @@ class _NetworkMap:
         seconds = limits.deadline - limits.begun
         grace = Limits(max(GRACE_SECONDS, GRACE_SHARE * seconds) if seconds < np.inf else GRACE_SECONDS)
         with suppress(Stopped, MemoryError), grace.not_counting_compilation():
+            if self.problem is None:  # it may be slow to make: then there is no state
+                make = partial(Problem, self.network, self.question.columns, self.observed)
+                self.problem = grace.run(lambda _stop: make(), wait=False)
             search = self._anytime(AUTO)
             search.limits = grace
             search.first_state(soon=True)
