@@ -15,7 +15,7 @@ from typing import NamedTuple
 from margmap.circuit import INDICATOR, PRODUCT, Circuit, Parts, assemble
 from margmap.errors import FormatError
 from margmap.io import reading as scan
-from margmap.io.spn import FIRST, body, header_line, indicator_rule, possible, read_header
+from margmap.io.spn import body, header_line, indicator_rule, possible, read_header
 from margmap.io.writing import nodes_of
 
 # exp() of more than this, or less than its negative, leaves the range of normal floats.
@@ -52,7 +52,7 @@ def read(lines: Sequence[str], path: Path) -> Circuit:
         "*": combined(_multiply, "a product"),
         "+": combined(_add, "a sum"),
     }
-    nodes.read(body(lines, path), lines, path, rules, ("EOF",), FIRST)
+    nodes.read(body(lines, path), lines, path, rules, ("EOF",), ids=False)
     root: _Term = terms[len(terms) - 1]
     if root.node is None:
         what = "the root is a constant: there is no distribution in this file"

@@ -13,7 +13,7 @@ A theory has no probabilities: the weights of its literals come from elsewhere, 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from margmap.circuit.logic import FALSE, MAX_VARIABLE, TRUE, RootedTheory, Theory, children_first
@@ -38,70 +38,38 @@ def read(lines: Sequence[str], path: Path) -> RootedTheory:
     )
 
 
-def _words(lines: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """Line number and words of every line that is no comment and not blank."""
-    for number, line in enumerate(lines, 1):
-        tokens = line.split()
-        if tokens and tokens[0] != "c":
-            yield number, tokens
-
-
 def _read_c2d(lines: Sequence[str], path: Path) -> RootedTheory:
-    body = _words(lines)
+    body = scan.words_of(lines)
     number, tokens = next(body)
     if len(tokens) != 4 or not all(token.isdigit() and len(token) <= 18 for token in tokens[1:]):
         raise FormatError("expected the header 'nnf nodes edges variables'", path=path, line=number)
     announced, variables = int(tokens[1]), int(tokens[3])
     if variables > MAX_VARIABLE:
         raise scan.bad_variable(variables, path, number)
-    theory = Theory()
-    nodes: list[int] = []
-    for number, tokens in body:
-        tag = tokens[0]
-        try:
-            if tag == "L":
-                scan.check_count(tokens, 2, "L literal", path, number)
-                nodes.append(theory.literal(_literal(tokens[1], variables, path, number)))
-            elif tag == "A" and len(tokens) > 1:
-                scan.check_count(tokens, 2 + int(tokens[1]), "A k child*k", path, number)
-                nodes.append(theory.conjoin(_children(tokens[2:], nodes, path, number)))
-            elif tag == "O" and len(tokens) > 2:
-                scan.check_count(tokens, 3 + int(tokens[2]), "O j k child*k", path, number)
-                nodes.append(theory.disjoin(_children(tokens[3:], nodes, path, number)))
-            elif tag in ("A", "O"):
-                raise FormatError("the line is truncated", path=path, line=number)
-            else:
-                raise scan.unknown_node(tag, "L, A, O, c", path, number)
-        except ValueError as error:
-            raise scan.bad_number(error, path, number) from None
-        except StructureError as error:
-            raise FormatError(str(error), path=path, line=number) from error
-    if not nodes:
-        raise scan.no_nodes(path, len(lines))
-    if len(nodes) != announced:
-        raise FormatError(
-            f"the header announces {announced} nodes, and there are {len(nodes)}: the file is truncated or damaged",
-            path=path,
-            line=len(lines),
-        )
-    return RootedTheory(theory, nodes[-1], range(1, variables + 1))
+    theory, nodes = Theory(), scan.Nodes()
+    node = nodes.made
+    below = {"A": slice(2, None), "O": slice(3, None)}
+
+    def children(tokens: list[str]) -> list[int]:
+        return [node[int(token)] for token in tokens[below[tokens[0]]]]
+
+    rules = {
+        "L": scan.Rule("L literal", lambda tokens: theory.literal(_literal(tokens[1], variables)), (2, 2)),
+        "A": scan.Rule("A k child*k", lambda x: theory.conjoin(children(x)), (2, 2), 1, (below["A"],), empty=True),
+        "O": scan.Rule("O j k child*k", lambda x: theory.disjoin(children(x)), (3, 3), 1, (below["O"],), empty=True),
+    }
+    nodes.read(body, lines, path, rules, ids=False)
+    if len(node) != announced:
+        what = f"the header announces {announced} nodes, and there are {len(node)}: the file is truncated or damaged"
+        raise FormatError(what, path=path, line=len(lines))
+    return RootedTheory(theory, node[len(node) - 1], range(1, variables + 1))
 
 
-def _children(tokens: Sequence[str], nodes: Sequence[int], path: Path, line: int) -> list[int]:
-    children = list(map(int, tokens))
-    wrong = next((child for child in children if not 0 <= child < len(nodes)), None)
-    if wrong is not None:
-        message = f"child {wrong} of node {len(nodes)} is not defined before it: list children before their parents"
-        raise FormatError(message, path=path, line=line)
-    return [nodes[child] for child in children]
-
-
-def _literal(token: str, most: int, path: Path, line: int) -> int:
+def _literal(token: str, most: int, path: Path | None = None, line: int | None = None) -> int:
     literal = int(token)
     if not 0 < abs(literal) <= most:
-        raise FormatError(
-            f"literal {scan.shorten(token)} is out of range: there are the variables 1 to {most}", path=path, line=line
-        )
+        what = f"literal {scan.shorten(token)} is out of range: there are the variables 1 to {most}"
+        raise FormatError(what, path=path, line=line)
     return literal
 
 
@@ -110,7 +78,7 @@ def _read_d4(lines: Sequence[str], path: Path) -> RootedTheory:
     arcs: dict[int, list[tuple[int, tuple[int, ...]]]] = {}
     arc_line: dict[int, int] = {}
     targets: set[int] = set()
-    for number, tokens in _words(lines):
+    for number, tokens in scan.words_of(lines):
         if tokens[-1] != "0" or len(tokens) < 3:
             message = "a line of d4 is 'o id 0' (or a, t, f) or 'parent child literal... 0': is this one truncated?"
             raise FormatError(message, path=path, line=number)

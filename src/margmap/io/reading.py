@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from margmap.circuit import Circuit, Parts, Variable, assemble, first_repeat
-from margmap.errors import FormatError
+from margmap.errors import FormatError, StructureError
 from margmap.foundation.numerals import is_plain
 
 MAX_VARIABLE = 2**31 - 1
@@ -87,13 +87,19 @@ class Rule(NamedTuple):
     group: int = 0
     #: Which words refer to children.
     children: tuple[slice, ...] = ()
+    #: Whether there may be no group at all.
+    empty: bool = False
 
 
 def node_lines(lines: Sequence[str], path: Path, word: str) -> Iterator[tuple[int, list[str]]]:
     """Number and words of every line after the header ``word N`` that is neither blank nor a comment."""
     first = header(lines, path, word)
-    words = enumerate(map(str.split, lines[first:]), first + 1)
-    return (each for each in words if each[1] and each[1][0] != "c")
+    return words_of(lines[first:], first + 1)
+
+
+def words_of(lines: Iterable[str], first: int = 1) -> Iterator[tuple[int, list[str]]]:
+    """Number and words of every line that is neither blank nor a comment; ``first`` is the number of the first."""
+    return (each for each in enumerate(map(str.split, lines), first) if each[1] and each[1][0] != "c")
 
 
 class Nodes:
@@ -112,13 +118,13 @@ class Nodes:
         path: Path,
         rules: Mapping[str, Rule],
         others: Sequence[str] = ("c",),
-        first: int | None = None,
+        ids: bool = True,
     ) -> None:
         """Read ``body``, the number and the words of each line, by the rules of the types of nodes.
 
-        An id is the second word of a line; with ``first``, the number of the first line, nodes have no ids but are
-        counted from 0. ``others`` are words that may begin a line besides the types of nodes. An error that a rule's
-        function raises without a file is about this one, and about the present line.
+        An id is the second word of a line; without ``ids`` nodes are counted from 0. ``others`` are words that may
+        begin a line besides the types of nodes. An error that a rule's function raises without a file is about this
+        one, and about the present line.
         """
         known = self.made
         for number, tokens in body:
@@ -127,23 +133,23 @@ class Nodes:
                 rule = rules.get(tokens[0])
                 if rule is None:
                     raise unknown_node(tokens[0], ", ".join([*rules, *others]))
-                syntax, read, (least, most), group, _ = rule
+                syntax, read, (least, most), group, _, empty = rule
                 if group and len(tokens) >= least:
-                    if (size := int(tokens[least - 1])) < 1:
-                        check_size(size, "a node")
+                    if (size := int(tokens[least - 1])) < 1 - empty:
+                        check_size(size, f"'{syntax}'")
                     least = most = least + group * size
                 if not least <= len(tokens) <= most:
                     check_count(tokens, least if len(tokens) < least else most, syntax)
-                ident = int(tokens[1]) if first is None else number - first
+                ident = int(tokens[1]) if ids else len(known)
                 made = read(tokens)
                 if ident in known:
                     raise duplicate(ident)
             except ValueError as error:
                 raise bad_number(error, path, number) from None
             except KeyError as error:
-                later = _later(lines, number, rules, first)
+                later = _later(lines, number, rules, None if ids else ident)
                 raise missing_child(ident, error.args[0], path, number, later) from None
-            except FormatError as error:
+            except (FormatError, StructureError) as error:
                 raise FormatError(str(error), path=path, line=number) from None
             known[ident] = made
         if not known:
@@ -151,17 +157,16 @@ class Nodes:
 
 
 def _later(
-    lines: Sequence[str], number: int, rules: Mapping[str, Rule], first: int | None
+    lines: Sequence[str], number: int, rules: Mapping[str, Rule], position: int | None
 ) -> Iterator[tuple[int, int, list[int]]]:
-    """Line, id and children of every node from line ``number`` on; lines that cannot be read are left out."""
-    for at, line in enumerate(lines[number - 1 :], number):
-        tokens = line.split()
-        if tokens and tokens[0] in rules and (first is not None or len(tokens) > 1):
-            try:
-                below = [int(token) for part in rules[tokens[0]].children for token in tokens[part]]
-                yield at, int(tokens[1]) if first is None else at - first, below
-            except ValueError:
-                continue
+    """Line, id and children of every node from line ``number`` on; ``position`` counts them if they have no ids."""
+    nodes = ((at, tokens) for at, line in enumerate(lines[number - 1 :], number) if (tokens := line.split()))
+    for count, (at, tokens) in enumerate((at, tokens) for at, tokens in nodes if tokens[0] in rules):
+        try:
+            below = [int(token) for part in rules[tokens[0]].children for token in tokens[part]]
+            yield at, int(tokens[1]) if position is None else position + count, below
+        except (ValueError, IndexError):
+            continue  # the line that is reported comes before this one
 
 
 def check_count(

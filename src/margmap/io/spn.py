@@ -15,9 +15,6 @@ from margmap.errors import FormatError
 from margmap.io import reading as scan
 from margmap.io.writing import nodes_of
 
-#: The line of the first node, after that of the header.
-FIRST = 2
-
 
 def read(lines: Sequence[str], path: Path) -> Circuit:
     """The circuit of an spn file, over all variables of its header, named 0, 1, ..."""
@@ -42,7 +39,7 @@ def read(lines: Sequence[str], path: Path) -> Circuit:
         "*": scan.Rule("* id...", product, (1, sys.maxsize), children=(slice(1, None),)),
         "+": scan.Rule("+ (id logw)...", add, (1, sys.maxsize), children=(slice(1, None, 2),)),
     }
-    nodes.read(body(lines, path), lines, path, rules, ("EOF",), FIRST)
+    nodes.read(body(lines, path), lines, path, rules, ("EOF",), ids=False)
     return assemble(variables, parts)
 
 
