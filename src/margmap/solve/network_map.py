@@ -57,6 +57,9 @@ GRACE_SECONDS, GRACE_SHARE = 0.15, 0.05
 #: The methods that need neither a circuit nor all tables at once.
 SEARCHES = ("wcsp", "andor")
 
+#: No better order is looked for if the first one has this many times the entries that are allowed.
+HOPELESS = 1 << 12
+
 # Elimination is preferred to compiling for another order while it costs at most this much more.
 _FACTOR = 8
 
@@ -254,7 +257,12 @@ class _NetworkMap:
 
         def planning(stop: LongArray) -> tuple[Prediction, Prediction | None]:
             self.problem = Problem(self.network, self.question.columns, self.observed)
-            return plans(self.problem, set(self.question.columns), seconds=seconds, watch=lambda: _look(stop))
+            asked = set(self.question.columns)
+            # One order of each kind says whether it is worth looking for better ones.
+            free, first = plans(self.problem, asked, seconds=0.0, watch=lambda: _look(stop))
+            if min(free.entries, (first or free).entries) > HOPELESS * ENTRIES_PER_EDGE * self.limit:
+                return free, first
+            return plans(self.problem, asked, seconds=seconds, watch=lambda: _look(stop))
 
         free, first = self.limits.run(planning, wait=False)
         return free, first or free
