@@ -3,7 +3,6 @@
 import csv
 import json
 import math
-import sys
 from pathlib import Path
 
 import pytest
@@ -125,9 +124,12 @@ def test_a_wrong_name_is_told_before_the_work(net, monkeypatch):
     def work(*_args, **_options):
         pytest.fail("it began to work")
 
-    monkeypatch.setattr("margmap.network.compile", work)
-    monkeypatch.setattr(sys.modules["margmap.network.compile"], "compile", work)
-    monkeypatch.setattr("margmap.solve.network_map.Problem", work)
+    for place in (
+        "margmap.network.compile.compile",
+        "margmap.solve.network_map.Problem",
+        "margmap.solve.batch.compile_network",
+    ):
+        monkeypatch.setattr(place, work)
     (Path(net).parent / "rows.csv").write_text("flu,fewer\nyes,high\n")
     out = Path(net).parent / "out.csv"
     for words, message in (
