@@ -117,6 +117,13 @@ class Anytime:
         self.values = [np.arange(k) for k in model.cardinality]
         self.scorer: Scorer | None = None
         self.other: Toulbar2 | None = None
+        self._summed: dict[int, LogModel] = {}
+
+    def summed(self, limit: int) -> LogModel:
+        """The model without the hidden variables that are cheap by this limit; made once."""
+        if limit not in self._summed:
+            self._summed[limit] = sum_out_cheap(self.model, limit, self.limits.check)
+        return self._summed[limit]
 
     def run(self) -> None:
         """Work until the bounds meet, nothing is left to try, or a limit raises ``Stopped``."""
@@ -191,7 +198,7 @@ class Anytime:
         """Scores are cheapest with the hidden variables as they are, or with some of them summed out first."""
         best: tuple[int, LogModel, Outline] | None = None
         for limit in limits:
-            model = sum_out_cheap(self.model, limit, self.limits.check) if limit else self.model
+            model = self.summed(limit) if limit else self.model
             plan = outline(model, 0.3 if len(limits) > 1 else 0.02, self.limits.check)
             work = plan.work(model) + sum(len(factor.scope) for factor in model.factors)
             if best is None or work < best[0]:
@@ -235,7 +242,10 @@ class Anytime:
         #: Those over which the model in hand is.
         self._outer = list(self.values)
         kept = {v: values for v, values in enumerate(self.values) if values.size < self.model.cardinality[v]}
-        reduced = sum_out_cheap(restricted(self.model, kept), CHEAP_ENTRIES, self.limits.check)
+        if kept:
+            reduced = sum_out_cheap(restricted(self.model, kept), CHEAP_ENTRIES, self.limits.check)
+        else:
+            reduced = self.summed(CHEAP_ENTRIES)
         self.found.notes["hidden left"] = len(reduced.hidden)
         self.found.notes["values left"] = int(sum(self.values[v].size for v in self.model.query))
         return reduced

@@ -180,22 +180,3 @@ def largest_finite(values: FloatArray) -> float:
         if x > -np.inf:
             largest = max(largest, abs(x))
     return largest
-
-
-@kernel
-def log_sum_rows(rows: FloatArray) -> FloatArray:
-    """log of the sum of exp of each row."""
-    n, k = rows.shape
-    out = np.empty(n)
-    for i in range(n):
-        top = rows[i, 0]
-        for x in range(1, k):
-            top = max(top, rows[i, x])
-        if top == -np.inf:
-            out[i] = -np.inf
-            continue
-        total = 0.0
-        for x in range(k):
-            total += np.exp(rows[i, x] - top)
-        out[i] = top + np.log(total)
-    return out

@@ -374,6 +374,22 @@ def literal_bounds(buckets: MiniBuckets, found: Bound) -> dict[int, FloatArray]:
 
 
 @kernel
+def _advance(length: LongArray, strides: LongArray, index: LongArray) -> int:
+    """Go on to the next entry of all axes but the last, the last of them fastest; by how much the place changes."""
+    change = 0
+    i = length.size - 2
+    while i >= 0:
+        index[i] += 1
+        if index[i] < length[i]:
+            change += strides[i]
+            break
+        index[i] = 0
+        change -= strides[i] * (length[i] - 1)
+        i -= 1
+    return change
+
+
+@kernel
 def _add(links: Links, tables: FloatArray, c: int, strides: LongArray, change: FloatArray) -> float:
     """Add to the table of cluster ``c`` a smaller one, in which its axes have these steps; the largest finite entry."""
     a0 = links.axis_at[c]
@@ -391,15 +407,7 @@ def _add(links: Links, tables: FloatArray, c: int, strides: LongArray, change: F
             tables[row + x] = value
             if value > -np.inf:
                 largest = max(largest, abs(value))
-        i = axes - 2
-        while i >= 0:
-            index[i] += 1
-            if index[i] < links.length[a0 + i]:
-                place += strides[i]
-                break
-            index[i] = 0
-            place -= strides[i] * (links.length[a0 + i] - 1)
-            i -= 1
+        place += _advance(links.length[a0 : a0 + axes], strides, index)
     return largest
 
 
@@ -457,15 +465,7 @@ def _sum_onto(links: Links, table: FloatArray, c: int, strides: LongArray, out: 
         else:
             for x in range(k):
                 out[place + x * last] += table[r * k + x]
-        i = axes - 2
-        while i >= 0:
-            index[i] += 1
-            if index[i] < links.length[a0 + i]:
-                place += strides[i]
-                break
-            index[i] = 0
-            place -= strides[i] * (links.length[a0 + i] - 1)
-            i -= 1
+        place += _advance(links.length[a0 : a0 + axes], strides, index)
 
 
 @kernel
@@ -630,14 +630,6 @@ def _max_down(links: Links, filled: FloatArray, messages: FloatArray, above: Flo
                 for x in range(k):
                     at = place + x * steps[axes - 1]
                     above[at] = max(above[at], filled[begin + r * k + x] + above[sent + r])
-                i = axes - 2
-                while i >= 0:
-                    index[i] += 1
-                    if index[i] < links.length[a0 + i]:
-                        place += steps[i]
-                        break
-                    index[i] = 0
-                    place -= steps[i] * (links.length[a0 + i] - 1)
-                    i -= 1
+                place += _advance(links.length[a0 : a0 + axes], steps, index)
             for s in range(first, last):
                 above[s] = above[s] - messages[s] if messages[s] > -np.inf else -np.inf

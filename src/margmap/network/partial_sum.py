@@ -14,7 +14,8 @@ from collections.abc import Callable
 import numpy as np
 
 from margmap.errors import ImpossibleEvidenceError
-from margmap.network.log_model import LogFactor, LogModel, aligned, error_of, joined, log_sum_rows
+from margmap.network.compile import sum_out
+from margmap.network.log_model import LogFactor, LogModel, aligned, error_of, joined
 
 
 def sum_out_cheap(model: LogModel, limit: int, check: Callable[[], None] = lambda: None) -> LogModel:
@@ -52,7 +53,7 @@ def sum_out_cheap(model: LogModel, limit: int, check: Callable[[], None] = lambd
         parts = [alive.pop(number) for number in using[v]]
         context = sorted(bucket_of(parts) - {v}, key=lambda u: (u in model.query, u))
         table = joined(parts, [*context, v], model.cardinality)
-        message = log_sum_rows(table.reshape(-1, table.shape[-1])).reshape(table.shape[:-1])
+        message = sum_out(table.reshape(-1, table.shape[-1]), True).reshape(table.shape[:-1])
         rounding += error_of(parts, model.cardinality[v])
         top = float(message.max())
         if top == -np.inf:

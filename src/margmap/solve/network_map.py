@@ -29,9 +29,8 @@ from margmap.network.compile import (
     plans,
 )
 from margmap.network.elimination import bytes_of, eliminate
-from margmap.network.log_model import LogModel, log_model
+from margmap.network.log_model import log_model
 from margmap.network.network import Network
-from margmap.network.partial_sum import sum_out_cheap
 from margmap.network.relevance import ROUNDING, Problem
 from margmap.solve.marginal_map import circuit_map
 from margmap.solve.methods import AUTO
@@ -77,10 +76,8 @@ class _NetworkMap:
         #: A network's variables are discrete.
         self.observed = {column: int(value) for column, value in question.observed.items()}
         # With nothing to find the maximum of, there is nothing to eliminate by maxima.
-        only = question.method == "elimination" and bool(question.columns)
-        self.only_eliminate = only
+        self.only_eliminate = question.method == "elimination" and bool(question.columns)
         self.problem: Problem | None = None
-        self.model: LogModel | None = None
         #: The best state and the bound so far, for whoever is stopped before having one.
         self.found = Incumbent()
         self.search: Anytime | None = None
@@ -143,10 +140,10 @@ class _NetworkMap:
         if self.search is None:
             if self.problem is None:
                 self.problem = Problem(self.network, self.question.columns, self.observed)
-            self.model = log_model(self.problem, set(self.question.columns))
+            model = log_model(self.problem, set(self.question.columns))
             self.found.tell = self._tell
             extra = {"wcsp": True, "andor": False}.get(method)
-            self.search = Anytime(self.model, self.limits, self.found, use_toulbar2=extra)
+            self.search = Anytime(model, self.limits, self.found, use_toulbar2=extra)
         return self.search
 
     def _search(self, method: str) -> Result:
@@ -174,8 +171,7 @@ class _NetworkMap:
             return
         limits = self.limits
         search = self._anytime(AUTO)
-        assert self.model is not None
-        likely = not sum_out_cheap(self.model, CHEAP_ENTRIES, limits.check).hidden
+        likely = not search.summed(CHEAP_ENTRIES).hidden
         share = LIKELY_SHARE if likely else FIRST_SHARE
         search.limits = limits.until(limits.clock() + max(0.5, share * seconds))
         try:
@@ -288,9 +284,9 @@ class _NetworkMap:
             limits.allow(plan.memory)
 
         def compiling(stop: LongArray) -> Circuit:
-            problem = self.problem or Problem(self.network, asked or list(included - observed.keys()), observed)
-            wanted = set(asked) or included - observed.keys()
-            chosen = plan or plan_of(problem, wanted, 0, self.limit)
+            wanted = asked or list(included - observed.keys())
+            problem = self.problem or Problem(self.network, wanted, observed)
+            chosen = plan or plan_of(problem, set(wanted), 0, self.limit)
             return compile_planned(problem, chosen, included, self.limit, _watch(stop), one_query=True)
 
         compiled = self.limits.run(compiling, wait=False)
