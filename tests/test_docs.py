@@ -1,4 +1,4 @@
-"""Every example in the README and the documentation runs, each Python block in its own namespace and an empty folder."""
+"""Every example in the README and the documentation runs, each block in its own namespace and an empty folder."""
 
 from __future__ import annotations
 
