@@ -60,7 +60,9 @@ if TYPE_CHECKING:
     from margmap.interop.pysdd import from_sdd as from_sdd
     from margmap.interop.spflow import from_spflow as from_spflow
     from margmap.io.formats import load as load
+    from margmap.io.formats import load_circuit as load_circuit
     from margmap.io.formats import load_network as load_network
+    from margmap.io.formats import load_vtree as load_vtree
     from margmap.io.formats import save as save
     from margmap.network.compile import compile as compile
     from margmap.network.network import Network as Network
@@ -99,7 +101,7 @@ _HOME = {
         "ModelError QueryError StructureError"
     ),
     "margmap.circuit.model": "as_model",
-    "margmap.io.formats": "load load_network save",
+    "margmap.io.formats": "load load_circuit load_network load_vtree save",
     "margmap.inference.queries": "Posteriors log_conditional log_likelihood log_marginal posteriors sample",
     "margmap.solve.reduce": "Reduced",
     "margmap.solve.marginal_map": "marginal_map mpe",
@@ -116,14 +118,16 @@ _MODULE = {name: module for module, names in _HOME.items() for name in names.spl
 __all__ = sorted(_MODULE)
 
 
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return import_module(f"margmap.{name}")  # which also sets the attribute
-    if name not in _MODULE:
-        raise AttributeError(f"module 'margmap' has no attribute {name!r}")
-    value = getattr(import_module(_MODULE[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a type checker a misspelt name is an error
+
+    def __getattr__(name: str) -> Any:
+        if name in _SUBMODULES:
+            return import_module(f"margmap.{name}")  # which also sets the attribute
+        if name not in _MODULE:
+            raise AttributeError(f"module 'margmap' has no attribute {name!r}")
+        value = getattr(import_module(_MODULE[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
