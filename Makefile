@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types unit interop dist coverage bench clean
+.PHONY: demo test lint types unit interop docs dist coverage bench clean
 
 demo: $(READY)
 	@$(BIN)/margmap demo
@@ -24,6 +24,10 @@ unit: $(READY)
 
 interop:
 	$(PYTHON) scripts/interop.py
+
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/python -m mkdocs build --strict --clean
 
 dist:
 	$(PYTHON) scripts/dist.py
