@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types unit interop docs dist coverage bench clean
+.PHONY: demo test lint types unit interop docs dist coverage reproduce bench clean
 
 demo: $(READY)
 	@$(BIN)/margmap demo
@@ -35,6 +35,9 @@ dist:
 coverage: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage[toml]>=7'
 	$(BIN)/python scripts/measure_coverage.py
+
+reproduce: $(READY)
+	$(BIN)/python scripts/reproduce.py
 
 bench: $(READY)
 	for script in benchmarks/*.py; do $(BIN)/python $$script; done
