@@ -5,8 +5,8 @@
 
 It learns circuits on the twenty datasets, draws questions as in the paper, runs a stated subset of methods on them (the
 whole experiment takes many hours), and writes ``reproduce/README.md`` with the claims and ``reproduce/report.md`` with
-tables and figures. Interrupted, it goes on where it was. The datasets are those of ../shared/data/debd, or of the folder
-that MARGMAP_DATA names.
+tables and figures. Interrupted, it goes on where it was. The datasets are those of ../shared/data/debd, or of the
+folder that MARGMAP_DATA names.
 """
 
 from __future__ import annotations
