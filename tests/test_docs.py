@@ -16,7 +16,7 @@ ROOT = Path(__file__).parent.parent
 # The blocks of other-libraries.md run with the real libraries, in tests/interop.
 PAGES = [
     ROOT / "README.md",
-    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name not in ("other-libraries.md", "formats.md")),
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name != "other-libraries.md"),
 ]
 
 # Pages whose commands run as they stand, without files of the reader.
