@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from margmap.circuit.formula import gaussian as gaussian
     from margmap.circuit.formula import indicator as indicator
     from margmap.circuit.model import as_model as as_model
+    from margmap.circuit.observation import none_of as none_of
     from margmap.circuit.properties import Properties as Properties
     from margmap.circuit.properties import check as check
     from margmap.circuit.transform import normalise as normalise
@@ -102,6 +103,7 @@ _HOME = {
     ),
     "margmap.circuit.model": "as_model",
     "margmap.io.formats": "load load_circuit load_network load_vtree save",
+    "margmap.circuit.observation": "none_of",
     "margmap.inference.queries": "Posteriors log_conditional log_likelihood log_marginal posteriors sample",
     "margmap.solve.reduce": "Reduced",
     "margmap.solve.marginal_map": "marginal_map mpe",
