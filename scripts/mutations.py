@@ -857,13 +857,13 @@ FLAT_BREAKS = _of(
     "solve/query_circuit.py",
     (
         "def _rebuild_until(",
-        "weight[seen_at[number[c]]] = _added(weight[seen_at[number[c]]], w)",
+        "weight[seen_at[number[c]]] = added(weight[seen_at[number[c]]], w)",
         "weight[seen_at[number[c]]] = w",
         "of two edges to one child the first is lost",
         (f"{TRANSFORM}::test_rebuild_without_some_edges[100000]", f"{REDUCE}::test_hidden_mixtures_fold_into_one_node"),
     ),
     (
-        "def _rebuild_until(",
+        "def equal_node(",
         " or weight[start[k] + e] != weight[begin + e]:",
         ":",
         "nodes with equal children but other weights pass for one",
@@ -986,7 +986,7 @@ NUMBER_BREAKS = [
                     (f"{EDGES}::TestGaussians::test_far_tails",),
                 ),
                 (
-                    "def forward(",
+                    "def forward_nodes(",
                     "power += exponent[s.child[e]]",
                     "power = exponent[s.child[e]]",
                     "the powers of two of a product's factors do not add up",
@@ -1053,14 +1053,14 @@ NUMBER_BREAKS = [
             (REBUILT_UP,),
         ),
         (
-            "def _added(",
+            "def added(",
             "return (a + b) * UP",
             "return a + b",
             "weights that are added are not rounded up",
             (SAFE_WEIGHTS,),
         ),
         (
-            "def _rebuild_until(",
+            "def log_factor_of(",
             "rest += 4 * EPS * (1 + abs(rest))",
             "rest -= 4 * EPS * (1 + abs(rest))",
             "the factor taken out of a circuit is rounded down",

@@ -72,6 +72,7 @@ if TYPE_CHECKING:
     from margmap.solve.marginal_map import mpe as mpe
     from margmap.solve.reduce import Reduced as Reduced
     from margmap.solve.result import Result as Result
+    from margmap.solve.session import Session as Session
 
 __version__ = "0.1.0"
 
@@ -105,6 +106,7 @@ _HOME = {
     "margmap.solve.marginal_map": "marginal_map mpe",
     "margmap.solve.approximate": "Approximation approximate",
     "margmap.solve.result": "Result",
+    "margmap.solve.session": "Session",
     "margmap.foundation.progress": "Progress",
     "margmap.circuit.properties": "Properties check",
     "margmap.circuit.transform": "normalise smooth",

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -20,6 +20,19 @@ if TYPE_CHECKING:
     from margmap.circuit.properties import Properties
     from margmap.circuit.scopes import Scopes
 
+class Memory(Protocol):
+    """What a circuit in a session remembers: steps of a question that are done again only where something changed."""
+
+    def reduce(self, columns: Sequence[int], codes: IntArray, reals: FloatArray, run: Any) -> Any:
+        """The reduced circuit, see :mod:`margmap.solve.reduce`; None if none is kept for such a query."""
+
+    def value_pair(self, codes: IntArray, reals: FloatArray) -> tuple[float, float]:
+        """The value of the circuit under a row, as a pair."""
+
+    def values(self, codes: IntArray, reals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The relative values of all nodes under a row, as pairs, in arrays of their own."""
+
+
 S = TypeVar("S", bound=np.generic)
 T = TypeVar("T")
 
@@ -32,6 +45,9 @@ class Circuit(Named):
     parameters ``param[param_start[i]:param_start[i + 1]]``. The last node is the root. Use :func:`assemble` or the
     expressions of :mod:`margmap.circuit.formula` to make one.
     """
+
+    #: What a :class:`margmap.Session` keeps of the questions before; None for a circuit that is not in one.
+    memory: Memory | None = None
 
     def __init__(
         self,

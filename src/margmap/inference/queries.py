@@ -322,6 +322,8 @@ def log_value(circuit: Circuit, codes: IntArray, reals: FloatArray) -> float:
 def value_pair(circuit: Circuit, codes: IntArray, reals: FloatArray) -> tuple[float, float]:
     """p of one row of codes as a pair, see :mod:`margmap.foundation.pairs`."""
     require_within_reach(circuit, reals)
+    if circuit.memory is not None:
+        return circuit.memory.value_pair(codes, reals)
     s = scaled(circuit)
     value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
     forward(s, codes, reals, value, exponent)
@@ -334,8 +336,11 @@ def _impossible() -> ImpossibleEvidenceError:
 
 def _forward(circuit: Circuit, codes: IntArray, reals: FloatArray) -> tuple[FloatArray, FloatArray]:
     require_within_reach(circuit, reals)
-    value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
-    forward(scaled(circuit), codes, reals, value, exponent)
+    if circuit.memory is not None:
+        value, exponent = circuit.memory.values(codes, reals)
+    else:
+        value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
+        forward(scaled(circuit), codes, reals, value, exponent)
     if value[-1] <= 0:
         raise _impossible()
     return value, exponent

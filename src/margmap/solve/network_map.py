@@ -300,7 +300,7 @@ class _NetworkMap:
             method=AUTO if question.method == "elimination" else question.method,
         )
         result = circuit_map(inner, limits)
-        rounding = _compile_rounding(self.network)
+        rounding = compile_rounding(self.network)
         return replace(
             result,
             status="precision_limit" if result.status == "optimal" and rounding > ROUNDED else result.status,
@@ -309,7 +309,7 @@ class _NetworkMap:
         )
 
 
-def _compile_rounding(network: Network) -> float:
+def compile_rounding(network: Network) -> float:
     """How far, relatively, a value of a compiled circuit can be from the product of the network's tables.
 
     Each table becomes logarithms, which are added to others a few times, and may be taken apart into factors.
