@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rows_for_learning import tangled
 from typer.testing import CliRunner
 
 import margmap as mm
 from margmap.cli import app
 from margmap.cli.learn import progress
 from margmap.learn import DATASETS, Progress
+from rows_for_learning import tangled
 
 
 def run(*args: object) -> tuple[int, str, str]:

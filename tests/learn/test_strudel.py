@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core import event
-from rows_for_learning import closed_form, tangled
 
 import margmap as mm
 from margmap.learn import chow_liu, learn_strudel, strudel
@@ -20,6 +19,7 @@ from margmap.learn.chow_liu_tree import learn_tree
 from margmap.learn.decision_circuit import LIVE_ELEMENTS, SINGLES, DecisionCircuit
 from margmap.learn.strudel_split import Rule, fill_queue, split_next
 from margmap.learn.table import read_tables
+from rows_for_learning import closed_form, tangled
 
 PLAIN = {"tries": 1, "min_gain": None, "prior": "uniform"}
 

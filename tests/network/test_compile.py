@@ -6,10 +6,10 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 import numpy as np
-import plain_elimination as plain
 import pytest
 
 import margmap as mm
+import plain_elimination as plain
 from margmap.network.compile import _intern_rows, predict
 from margmap.network.relevance import barren, separated
 

@@ -7,7 +7,6 @@ nothing but their bounds to find the best one with.
 import math
 
 import numpy as np
-from problems import Problem, make
 
 import naive
 from circuits import columns, fixed
@@ -18,6 +17,7 @@ from margmap.solve.methods import branch_and_bound as branch
 from margmap.solve.methods import iter_solve as iterative
 from margmap.solve.methods import maxspn as search
 from margmap.solve.methods.frontier import solve as frontier
+from problems import Problem, make
 
 #: By how many nats the planted state is worse than the best one.
 MARGINS = (8e-3, 1e-3, 1e-5, 1e-7)

@@ -19,7 +19,7 @@ from margmap.errors import ImpossibleEvidenceError
 
 
 def _load() -> ModuleType:
-    path = Path(__file__).parent.parent / "scripts" / "adversary.py"
+    path = Path(__file__).parents[2] / "scripts" / "adversary.py"
     spec = importlib.util.spec_from_file_location("adversary", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules["adversary"] = module

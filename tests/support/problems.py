@@ -1,9 +1,7 @@
 """Circuits and queries of every sort for the solvers, numbered by seeds, and what enumeration says of them."""
 
 import math
-import sys
 from decimal import Decimal
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -12,11 +10,9 @@ import margmap as mm
 import naive
 from circuits import SORTS as RANDOM
 from circuits import columns, fixed, random_circuit, random_instance
+from margmap.bench.generators import latent_tree, partition_tree
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, Parts, Variable, assemble
 from margmap.foundation.limits import Limits, Stopped
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from generators import latent_tree, partition_tree
 
 TOLERANCE = 1e-9
 

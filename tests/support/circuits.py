@@ -187,17 +187,21 @@ def random_circuit(
     continuous=False,
     spread=1.0,
     most=60,
+    names=None,
 ):
     """A random smooth, decomposable circuit that is not zero everywhere.
 
     ``values`` are the cardinalities to choose from, ``spread`` the deviation of the log weights, ``most`` the number of
     nodes after which no more than necessary are added. With ``continuous`` one or two Gaussian variables are added.
+    Variables that are given ``names`` have no names of states.
     """
-    names = [f"X{i}" for i in range(variables)] if rng.random() < 0.5 else list(range(1, variables + 1))
+    stated = names is None
+    if names is None:
+        names = [f"X{i}" for i in range(variables)] if rng.random() < 0.5 else list(range(1, variables + 1))
     listed = []
     for name in names:
         k = int(rng.choice(values))
-        listed.append(Variable(name, k, tuple(f"s{x}" for x in range(k)) if rng.random() < 0.2 else ()))
+        listed.append(Variable(name, k, tuple(f"s{x}" for x in range(k)) if stated and rng.random() < 0.2 else ()))
     if continuous:
         extra = [Variable(f"G{i}", 0) for i in range(int(rng.integers(1, 3)))]
         listed = [*extra, *listed] if rng.random() < 0.5 else [*listed, *extra]

@@ -4,10 +4,10 @@ import math
 import time
 
 import numpy as np
-import plain_elimination as plain
 import pytest
 
 import margmap as mm
+import plain_elimination as plain
 from margmap.io import uai
 from margmap.network.compile import predict
 

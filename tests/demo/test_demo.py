@@ -15,7 +15,7 @@ import pytest
 import margmap as mm
 from margmap import demo
 
-SCRIPTS = Path(__file__).parent.parent / "scripts"
+SCRIPTS = Path(__file__).parents[2] / "scripts"
 
 
 # The clinic.

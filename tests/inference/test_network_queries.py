@@ -6,10 +6,10 @@ import math
 import weakref
 
 import numpy as np
-import plain_elimination as plain
 import pytest
 
 import margmap as mm
+import plain_elimination as plain
 from margmap.inference import networks as inference
 
 
