@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from margmap.circuit.properties import Properties
     from margmap.circuit.scopes import Scopes
 
+
 class Memory(Protocol):
     """What a circuit in a session remembers: steps of a question that are done again only where something changed."""
 

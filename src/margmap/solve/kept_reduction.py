@@ -183,9 +183,7 @@ def _fill_slots(store: Store, first: int, count: int) -> None:
 
 
 @kernel
-def _forget(
-    s: Scaled, nodes: IntArray, changed: NDArray[np.bool_], lost: NDArray[np.bool_], forms: Forms
-) -> None:
+def _forget(s: Scaled, nodes: IntArray, changed: NDArray[np.bool_], lost: NDArray[np.bool_], forms: Forms) -> None:
     """Take the forms away that are others now: of sums whose children have other values, and of what is above them."""
     for n in nodes:
         if forms.number[n] == NONE:
