@@ -1,4 +1,4 @@
-"""Every example in the README and the how-tos runs, each Python block in its own namespace and an empty folder."""
+"""Every example in the README and the documentation runs, each block in its own namespace and an empty folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ROOT = Path(__file__).parent.parent
 # The blocks of other-libraries.md run with the real libraries, in tests/interop.
 PAGES = [
     ROOT / "README.md",
-    *(page for page in sorted((ROOT / "docs" / "howto").glob("*.md")) if page.name != "other-libraries.md"),
+    *(page for page in sorted((ROOT / "docs").rglob("*.md")) if page.name not in ("other-libraries.md", "formats.md")),
 ]
 
 

@@ -74,7 +74,7 @@ if TYPE_CHECKING:
     from margmap.solve.result import Result as Result
     from margmap.solve.session import Session as Session
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Where each public name lives. They are imported when first used: `import margmap` itself loads nothing heavy.
 _HOME = {

@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import os
+import platform
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -93,7 +95,9 @@ def mixed(tmp_path: Path) -> Path:
 
 
 def test_version_and_help() -> None:
-    assert Run("--version").out == f"margmap {mm.__version__}\n"
+    said = Run("--version").out
+    assert said.startswith(f"margmap {mm.__version__}\nPython {platform.python_version()} on ")
+    assert f"numpy {np.__version__}" in said
     for flag in ("-h", "--help"):
         run = Run(flag)
         assert run.code == 0

@@ -103,7 +103,7 @@ class TestRunningExample:
 
 
 class TestPrintedRule:
-    """Algorithm 2 as printed in the paper is no upper bound; docs/algorithms.md works the numbers out."""
+    """Algorithm 2 as printed in the paper is no upper bound; docs/erratum.md works the numbers out."""
 
     def test_it_lies_below_the_truth(self):
         reduced = counterexample(0.5)
