@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from margmap.circuit.formula import gaussian as gaussian
     from margmap.circuit.formula import indicator as indicator
     from margmap.circuit.model import as_model as as_model
+    from margmap.circuit.observation import none_of as none_of
     from margmap.circuit.properties import Properties as Properties
     from margmap.circuit.properties import check as check
     from margmap.circuit.transform import normalise as normalise
@@ -100,6 +101,7 @@ _HOME = {
         "ModelError QueryError StructureError"
     ),
     "margmap.circuit.model": "as_model",
+    "margmap.circuit.observation": "none_of",
     "margmap.io.formats": "load load_network save",
     "margmap.inference.queries": "Posteriors log_conditional log_likelihood log_marginal posteriors sample",
     "margmap.solve.reduce": "Reduced",

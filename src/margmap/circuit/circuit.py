@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from margmap.circuit.arrays import FloatArray, IntArray, KindArray, LongArray
 from margmap.circuit.evidence import shortened
 from margmap.circuit.leaves import KIND_NAMES, PRODUCT, SUM, leaf_flaws
-from margmap.circuit.variable import Name, Named, Variable, first_repeat, listed
+from margmap.circuit.variable import Name, Named, Variable, first_repeat, listed, single
 from margmap.errors import QueryError, StructureError
 from margmap.foundation.jit import kernel
 
@@ -154,7 +154,11 @@ class Circuit(Named):
         return codes, reals
 
     def asked(self, query: Iterable[Name | Variable] | None, observed: Mapping[int, object]) -> list[int]:
-        """The columns of the query variables, refusing what cannot be asked; None asks for all that is not observed."""
+        """The columns of the query variables, refusing what cannot be asked; None asks for all that is not observed.
+
+        A variable with weights only, a set of values or a likelihood, can be asked for.
+        """
+        observed = single(observed)
         if query is None:
             columns = sorted(self.mentioned - observed.keys())
             continuous = [self.variables[i].name for i in columns if self.variables[i].continuous]

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 import numpy as np
 
 from margmap.circuit.evidence import cell_of, is_observed, names_of, pairs_of, plain, shortened
+from margmap.circuit.observation import Between, Weights, Written, is_written, read_written, soft_evidence, written_cell
 from margmap.errors import QueryError, StructureError
 from margmap.foundation.numerals import number_of, real_of
 
@@ -97,10 +98,16 @@ class Variable:
             raise QueryError(f"variable {self.name!r} has no state {shortened(plain(value))}: {known}")
         return found[0]
 
-    def value(self, given: Any) -> int | float | None:
-        """What evidence says about this variable: a code, or a real number; None if nothing."""
+    def value(self, given: Any) -> int | float | Weights | Between | None:
+        """What evidence says about this variable: a code, a real number, weights or an interval; None if nothing."""
+        if isinstance(given, Written):
+            given = read_written(self, given)
         if not is_observed(self, given):
             return None
+        if type(given) not in (int, float, str):
+            soft = soft_evidence(self, given)
+            if soft is not None:
+                return soft
         return self.real(given) if self.continuous else self.code(given)
 
     def called(self, value: float) -> tuple[int, ...]:
@@ -218,8 +225,10 @@ class Named:
     def observed(self, evidence: Any, *, table: bool = False) -> dict[int, Any]:
         """What evidence says, in any form that :mod:`margmap.circuit.evidence` knows, by the columns of its variables.
 
-        A discrete variable has the number of its value, a continuous one its value. All evidence goes through here.
-        ``table`` says that it is a row of a table, where -1 and some texts mean that nothing is observed.
+        A discrete variable has the number of its value, a continuous one its value; evidence that is not a single value
+        is :class:`~margmap.circuit.observation.Weights` or :class:`~margmap.circuit.observation.Between`. All evidence
+        goes through here. ``table`` says that it is a row of a table, where -1 and some texts mean that nothing is
+        observed, and a text can be written evidence such as ``young|old``.
         """
         found: dict[int, Any] = {}
         seen: set[int] = set()
@@ -230,15 +239,32 @@ class Named:
             if column in seen:
                 raise QueryError(f"variable {variable.name!r} is observed twice, under its name and the name as text")
             seen.add(column)
-            value = variable.value(cell_of(variable, given) if table or cells else given)
+            value = variable.value(_cell(variable, given) if table or cells else given)
             if value is not None:
                 found[column] = value
         return found
 
-    def labelled(self, observed: Mapping[int, int | float]) -> dict[Any, Value]:
+    def labelled(self, observed: Mapping[int, Any]) -> dict[Any, Any]:
         """What :meth:`observed` found, as evidence that means the same in every model with these variables."""
         variables = {self.variables[column]: value for column, value in observed.items()}
-        return {v: value if v.continuous else v.label(int(value)) for v, value in variables.items()}
+        soft = Weights | Between
+        return {
+            v: value if v.continuous or isinstance(value, soft) else v.label(int(value))
+            for v, value in variables.items()
+        }
+
+
+def _cell(variable: Variable, cell: Any) -> Any:
+    """What a cell of a table says, written evidence included; the name of a state is that state."""
+    found = cell_of(variable, cell)
+    if isinstance(found, str) and is_written(found) and found not in variable.states:
+        return written_cell(found.strip())
+    return found
+
+
+def single(observed: Mapping[int, Any]) -> dict[int, Any]:
+    """Without the variables whose values are still open, because there are only weights for them."""
+    return {column: value for column, value in observed.items() if not isinstance(value, Weights)}
 
 
 @lru_cache(maxsize=4096)

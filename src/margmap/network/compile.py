@@ -23,13 +23,15 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import INDICATOR, PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name, Value
+from margmap.circuit import INDICATOR, PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name
 from margmap.circuit.model import as_network
+from margmap.circuit.observation import Observation
 from margmap.errors import LimitError, QueryError
 from margmap.foundation.jit import kernel
 from margmap.network.network import Network
 from margmap.network.order import SECONDS, Order, find_order
 from margmap.network.relevance import Problem
+from margmap.network.virtual import with_virtual_evidence
 
 #: Edges a circuit may have unless told otherwise: with the arrays that queries add, they fit in 8 GB.
 MAX_EDGES = 1 << 26
@@ -84,7 +86,7 @@ class Prediction:
 def predict(
     network: object,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Value] | None = None,
+    evidence: Mapping[Name, Observation] | None = None,
     *,
     seed: int = 0,
 ) -> Prediction:
@@ -96,7 +98,7 @@ def predict(
 def compile(
     network: object,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Value] | None = None,
+    evidence: Mapping[Name, Observation] | None = None,
     *,
     max_edges: int | None = None,
     seed: int = 0,
@@ -117,7 +119,7 @@ def compile(
     """
     network, limit = as_network(network), checked_limit(max_edges)
     problem, asked, observed = _problem(network, query, evidence)
-    one_query = query is not None or bool(observed)
+    one_query = query is not None or problem.observed
     included = asked | set(observed) if one_query else set(range(len(network.variables)))
     if not included:
         raise QueryError("nothing is queried or observed: the circuit would have no variables")
@@ -135,11 +137,15 @@ def compile_planned(
 
 
 def _problem(
-    network: Network, query: Sequence[Name] | None, evidence: Mapping[Name, Value] | None
+    network: Network, query: Sequence[Name] | None, evidence: Mapping[Name, Observation] | None
 ) -> tuple[Problem, set[int], dict[int, int]]:
     observed = network.observed(evidence)
     asked = network.asked(query, observed)
-    return Problem(network, None if query is None and not observed else asked, observed), set(asked), observed
+    given = with_virtual_evidence(network, observed)
+    assert isinstance(given.model, Network)
+    problem = Problem(given.model, None if query is None and not observed else asked, given.observed)
+    problem.log_constant += given.log_factor
+    return problem, set(asked), {column: value for column, value in observed.items() if column in given.observed}
 
 
 def plan_of(problem: Problem, asked: set[int], seed: int, max_edges: int) -> Prediction:

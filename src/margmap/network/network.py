@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from margmap.circuit import FloatArray, Name, Named, Variable, first_repeat
+from margmap.circuit.variable import single
 from margmap.errors import QueryError, StructureError
 
 Kind: TypeAlias = Literal["bayes", "markov"]
@@ -92,6 +93,7 @@ class Network(Named):
 
     def asked(self, query: Sequence[Name] | None, observed: Mapping[int, Any]) -> list[int]:
         """The columns of the query, refusing what cannot be asked; None asks for all that is not observed."""
+        observed = single(observed)
         if query is None:
             return [i for i in range(len(self.variables)) if i not in observed]
         return self.query_columns(query, observed)

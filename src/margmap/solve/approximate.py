@@ -10,14 +10,17 @@ from typing import Any
 
 import numpy as np
 
-from margmap.circuit import SUM, Circuit, IntArray, LongArray, Name, Value
+from margmap.circuit import SUM, Circuit, IntArray, LongArray, Name
 from margmap.circuit.model import as_model
+from margmap.circuit.observation import Observation
 from margmap.circuit.properties import require_tractable
+from margmap.circuit.variable import single
 from margmap.errors import QueryError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits, Runner, to_the_end
 from margmap.foundation.pairs import log_of, log_weight
 from margmap.inference.queries import log_value
+from margmap.inference.soft import conditioned_circuit
 from margmap.network.compile import compile as compile_network
 from margmap.network.network import Network
 from margmap.solve.hill_climb import Incumbents, neighbours
@@ -46,7 +49,7 @@ class Approximation:
 def approximate(
     model: object,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Value] | None = None,
+    evidence: Mapping[Name, Observation] | None = None,
     method: str = "k_best_tree",
     *,
     max_edges: int | None = None,
@@ -82,27 +85,29 @@ def approximate(
         require_tractable(circuit)
         observed = circuit.observed(evidence)
         columns = circuit.asked(query, observed)
-        codes, reals = circuit.encoded(observed)
+        circuit, given = conditioned_circuit(circuit, observed)
+        codes, reals = circuit.encoded(given.observed)
         reduced = reduce_codes(circuit, columns, codes, reals)
         state = function(reduced, **options) if columns else np.zeros(0, dtype=np.int32)
         codes[columns] = state
-        log_prob = log_value(circuit, codes, reals)
+        log_p = log_value(circuit, codes, reals)
     variables = [circuit.variables[c] for c in columns]
     named = {variable.name: variable.label(x) for variable, x in zip(variables, state.tolist(), strict=True)}
     seconds = time.perf_counter() - begun - limits.compiling
-    return Approximation(named, log_prob, log_prob - reduced.log_scale, method, seconds)
+    return Approximation(named, log_p + given.log_factor, log_p - reduced.log_scale, method, seconds)
 
 
 def _compiled(
-    network: Network, query: Sequence[Name] | None, evidence: Mapping[Name, Value] | None, max_edges: int | None
-) -> tuple[Circuit, list[Any], dict[Any, Value]]:
+    network: Network, query: Sequence[Name] | None, evidence: Mapping[Name, Observation] | None, max_edges: int | None
+) -> tuple[Circuit, list[Any], dict[Any, Any]]:
     """The circuit for one question, and the question as this circuit understands it."""
     observed = network.observed(evidence)
     asked: list[Any] = [network.variables[column] for column in network.asked(query, observed)]
     known = network.labelled(observed)
     # A circuit has at least one variable, also if nothing is asked or observed.
-    included: list[Any] = asked if asked or known else [*network.variables[:1]]
-    return compile_network(network, included, known, max_edges=max_edges), asked, known
+    included: list[Any] = asked if asked or single(observed) else [*network.variables[:1]]
+    circuit = compile_network(network, included, known, max_edges=max_edges)
+    return circuit, asked, network.labelled(single(observed))  # the rest is in the circuit
 
 
 def best_tree(reduced: Reduced, *, run: Runner = to_the_end) -> IntArray:

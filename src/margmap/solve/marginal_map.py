@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from margmap.circuit import PRODUCT, Circuit, Name, Value
+from margmap.circuit import PRODUCT, Circuit, Name
 from margmap.circuit.model import as_model
+from margmap.circuit.observation import Observation
 from margmap.circuit.properties import require_tractable
 from margmap.errors import QueryError
 from margmap.foundation.limits import TOLERANCE, Limits, Status, Stopped
@@ -19,7 +20,7 @@ from margmap.network.network import Network
 from margmap.solve.methods import AUTO, METHODS
 from margmap.solve.question import Question, ask, check_limits
 from margmap.solve.reduce import Reduced, heaviest_state, reduce_codes
-from margmap.solve.report import report
+from margmap.solve.report import moved, report
 from margmap.solve.result import Outcome, Result, without_state
 
 # What an evaluation of the circuit takes, roughly; solvers stop so much earlier, since the answer is evaluated last.
@@ -32,7 +33,7 @@ GRACE, LARGE = 0.1, 5_000_000
 def marginal_map(
     model: object,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Value] | None = None,
+    evidence: Mapping[Name, Observation] | None = None,
     method: str = AUTO,
     time_limit: float | None = None,
     *,
@@ -73,17 +74,17 @@ def marginal_map(
     with limits.catching_interrupts(), limits.not_counting_compilation():
         question = ask(model, query, evidence, method, k, options, shared, on_progress)
         try:
-            return answer(question, limits)
+            return moved(answer(question, limits), question)
         except Stopped as stopped:  # before there was a state
             status = stopped.status
         except MemoryError:  # one table too large for the machine
             status = "memory_limit"
     # All that is known without a state is that the probabilities of a Bayesian network are at most 1.
-    log_upper = 0.0 if isinstance(model, Network) and model.kind == "bayes" else np.inf
+    log_upper = question.log_factor if isinstance(model, Network) and model.kind == "bayes" else np.inf
     return without_state(status, method, limits.clock() - limits.begun, log_upper)
 
 
-def mpe(model: object, evidence: Mapping[Name, Value] | None = None, **keywords: Any) -> Result:
+def mpe(model: object, evidence: Mapping[Name, Observation] | None = None, **keywords: Any) -> Result:
     """The most probable explanation: the most likely state of all variables that are not observed, and the proof.
 
     The same as :func:`marginal_map` without a query, whose keywords it takes (``method``, ``time_limit``, ``k`` ...).

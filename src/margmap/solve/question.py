@@ -12,6 +12,7 @@ from margmap.circuit import Circuit, Name
 from margmap.errors import QueryError
 from margmap.foundation.limits import TOLERANCE
 from margmap.foundation.progress import Progress
+from margmap.inference.soft import conditioned
 from margmap.network.network import Network
 from margmap.solve.methods import AUTO, METHODS, methods_for
 
@@ -36,6 +37,10 @@ class Question:
     max_edges: int | None = None
     #: Called with the state and the bounds so far; raising in it ends the search.
     on_progress: Callable[[Progress], None] | None = None
+    #: Evidence that is not a single value is already in ``model``: its values are to be multiplied by the factor with
+    #: this logarithm, and can be off by so much, relatively.
+    log_factor: float = 0.0
+    rounding: float = 0.0
 
 
 def ask(
@@ -62,7 +67,20 @@ def ask(
         )
     observed = model.observed(evidence)
     columns = model.asked(query, observed)
-    return Question(model, columns, observed, method, k, options, shared, max_edges, on_progress)
+    given = conditioned(model, observed)
+    if on_progress is not None and given.power:
+        on_progress = _moved(on_progress, given.log_factor)
+    factor = (given.log_factor, given.rounding)
+    return Question(given.model, columns, given.observed, method, k, options, shared, max_edges, on_progress, *factor)
+
+
+def _moved(on_progress: Callable[[Progress], None], log_factor: float) -> Callable[[Progress], None]:
+    """The same for bounds of the model that evidence was put into."""
+
+    def moved(now: Progress) -> None:
+        on_progress(now._replace(log_lower=now.log_lower + log_factor, log_upper=now.log_upper + log_factor))
+
+    return moved
 
 
 def check_limits(

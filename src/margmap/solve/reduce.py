@@ -7,13 +7,14 @@ constants of the hidden and observed parts are gone into one log scale, log p(e)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name, Value
+from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name
+from margmap.circuit.observation import Observation
 from margmap.circuit.properties import require_tractable
 from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
@@ -21,6 +22,7 @@ from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import EPS, EXACT, encoded, log_of, moved
 from margmap.inference.passes import edge_share, forward, share_weight
 from margmap.inference.scaled import Scaled, require_within_reach, scaled
+from margmap.inference.soft import conditioned_circuit
 from margmap.solve.query_circuit import Flat, rebuild
 
 
@@ -53,13 +55,17 @@ class Reduced:
         return int(self.flat.child.size)
 
 
-def reduce(circuit: Circuit, query: Sequence[Name] | None, evidence: Mapping[Name, Value] | None = None) -> Reduced:
+def reduce(
+    circuit: Circuit, query: Sequence[Name] | None, evidence: Mapping[Name, Observation] | None = None
+) -> Reduced:
     """The circuit over the query variables that is left of ``circuit`` under ``evidence``."""
     require_tractable(circuit)
     observed = circuit.observed(evidence)
     columns = circuit.asked(query, observed)
-    codes, reals = circuit.encoded(observed)
-    return reduce_codes(circuit, columns, codes, reals)
+    circuit, given = conditioned_circuit(circuit, observed)
+    reduced = reduce_codes(circuit, columns, *circuit.encoded(given.observed))
+    value, exponent = reduced.evidence
+    return replace(reduced, evidence=(value, exponent + given.power), rounding=reduced.rounding + given.rounding)
 
 
 def reduce_codes(
