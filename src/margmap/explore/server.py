@@ -121,7 +121,9 @@ class Server:
         grid = settings.grid
         if grid is not None and grid[0] * grid[1] != len(settings.model.variables):
             count = len(settings.model.variables)
-            raise QueryError(f"--grid {grid[0]}x{grid[1]} has {grid[0] * grid[1]} places, but the model {count} variables")
+            raise QueryError(
+                f"--grid {grid[0]}x{grid[1]} has {grid[0] * grid[1]} places, but the model {count} variables"
+            )
         self.settings, self.session, self.running = settings, Session(settings.model), Running()
         family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
         self.socket = socket.socket(family)
