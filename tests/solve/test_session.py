@@ -1,4 +1,4 @@
-"""Questions in a row: the same answers as from scratch, whatever was asked before, by whomever, with however much room."""
+"""Questions in a row: the same answers as from scratch, whatever was asked before, and with however much room."""
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor

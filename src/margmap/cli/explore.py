@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from margmap.cli.inputs import load_model
 from margmap.cli.options import Format, argument, flag, option
 from margmap.cli.output import printable, spinner
 from margmap.errors import QueryError
+
+if TYPE_CHECKING:
+    from margmap.circuit import Circuit
+    from margmap.network.network import Network
 
 _LOOPBACK = ("127.0.0.1", "localhost", "::1")
 
@@ -31,6 +35,7 @@ def explore(
     if model is None:
         from margmap import demo
 
+        loaded: Circuit | Network
         loaded, name, path, places = demo.load_digits(), "Digits", demo.DIGITS_MODEL, places or (demo.SIDE, demo.SIDE)
     else:
         loaded, name, path = load_model(model, format), model.name, str(model.resolve())

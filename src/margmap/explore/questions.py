@@ -52,7 +52,7 @@ class Asked:
         columns = [_column(model, column) for column in query]
         return Asked(tuple(columns), {_column(model, key): _evidence(model, key, x) for key, x in evidence.items()}, k)
 
-    def names(self, model: Model) -> list[Variable]:
+    def names(self, model: Model) -> list[Any]:
         """The query in the words of the library."""
         return [model.variables[column] for column in self.query]
 
@@ -87,7 +87,7 @@ def answers(
     def on_progress(progress: Progress) -> None:
         if stopped():
             raise InterruptedError
-        tell({"kind": "progress", **_progress(progress)})
+        tell({"kind": "progress", **_progress(model, asked, progress)})
 
     limits = {**limits, "on_progress": on_progress}
     result = None
@@ -191,13 +191,10 @@ def _command(path: str, query: Sequence[Any], evidence: Mapping[Any, Any], k: in
 
 
 def _column(model: Model, given: Any) -> int:
-    try:
-        column = int(given) if isinstance(given, str) and given.isascii() and given.isdigit() else given
-    except ValueError:  # thousands of digits
-        column = None
-    if not _is_whole(column) or not 0 <= column < len(model.variables):
+    column = _whole(given)
+    if not isinstance(column, int) or isinstance(column, bool) or not 0 <= column < len(model.variables):
         raise QueryError(f"there is no column {str(given)[:20]!r}")
-    return int(column)
+    return column
 
 
 def _evidence(model: Model, key: str, given: Any) -> Any:
@@ -208,7 +205,7 @@ def _evidence(model: Model, key: str, given: Any) -> Any:
     if isinstance(given, list):
         return {variable.label(_code(variable, x)) for x in given}
     if isinstance(given, dict):
-        weights = {variable.label(_code(variable, _column(model, x) if False else int(x))): w for x, w in given.items()}
+        weights = {variable.label(_code(variable, _whole(x))): w for x, w in given.items()}
         if not all(isinstance(w, int | float) and not isinstance(w, bool) and w >= 0 for w in weights.values()):
             raise QueryError(f"variable {variable.name!r}: likelihoods are numbers from 0")
         return weights
@@ -219,6 +216,11 @@ def _code(variable: Variable, given: Any) -> int:
     if not _is_whole(given):
         raise QueryError(f"variable {variable.name!r}: a value is given by its number")
     return variable.numbered(given)
+
+
+def _whole(given: Any) -> Any:
+    """The number that a key of a JSON object stands for; anything else as it is."""
+    return int(given) if isinstance(given, str) and len(given) < 12 and given.isascii() and given.isdigit() else given
 
 
 def _is_whole(given: Any) -> bool:
@@ -242,9 +244,15 @@ def _forms(model: Model) -> list[str]:
     return known
 
 
-def _progress(progress: Progress) -> dict[str, Any]:
-    lower, upper = progress.log_lower, progress.log_upper
-    return {"seconds": progress.seconds, "lower": _number(lower), "upper": _number(upper), "doing": progress.doing}
+def _progress(model: Model, asked: Asked, progress: Progress) -> dict[str, Any]:
+    best = None if progress.state is None else Ranked(dict(progress.state), progress.log_lower, math.nan)
+    return {
+        "seconds": progress.seconds,
+        "lower": _number(progress.log_lower),
+        "upper": _number(progress.log_upper),
+        "doing": progress.doing,
+        "best": None if best is None else _ranked(model, asked, best),
+    }
 
 
 def _answer(model: Model, asked: Asked, result: Result) -> dict[str, Any]:

@@ -185,7 +185,7 @@ class Server:
         name = request.path_params.get("file", "index.html")
         if name not in FILES:
             return Response("not here", 404)
-        data = files("margmap.explore").joinpath("page", name).read_bytes()
+        data = files("margmap.explore").joinpath("page").joinpath(name).read_bytes()
         return Response(data, media_type=FILES[name])
 
     async def _model(self, request: Request) -> Response:

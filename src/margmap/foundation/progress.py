@@ -72,7 +72,7 @@ class Teller:
         self.raised: BaseException | None = None
         #: Added to every bound that comes from a circuit: what making the circuit can have lost.
         self.rounding = 0.0
-        #: Added to all that is known: the log of the factor that evidence was divided by when it was put into the model.
+        #: Added to all that is known: the log of a factor that evidence was divided by when it was put into the model.
         self.log_factor = 0.0
         self.moments: list[Moment] = []
         self._scale: _Scale | None = None

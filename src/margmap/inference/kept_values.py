@@ -52,7 +52,8 @@ class NodesAbove:
 
     def _find(self, columns: Sequence[int]) -> IntArray:
         scopes = self._circuit.scopes
-        return _nodes_of(scopes.id, scopes.meeting(columns))
+        nodes: IntArray = _nodes_of(scopes.id, scopes.meeting(columns))
+        return nodes
 
 
 class KeptValues:
@@ -110,7 +111,7 @@ def _nodes_of(scope: IntArray, wanted: NDArray[np.bool_]) -> IntArray:
     for n in range(scope.size):
         nodes[count] = n
         count += wanted[scope[n]]
-    return nodes[:count].copy()
+    return np.copy(nodes[:count])
 
 
 @kernel

@@ -76,7 +76,7 @@ def forward_nodes(
     """
     for i in range(s.kind.size if nodes is None else nodes.size):
         n = i
-        if nodes is not None:
+        if nodes is not None and changed is not None:
             n = nodes[i]
             again = s.kind[n] < PRODUCT
             for e in range(s.start[n], s.start[n + 1]):
@@ -114,7 +114,7 @@ def forward_nodes(
             value[n], exponent[n] = v, power
         else:
             value[n], exponent[n] = leaf_value(s, n, codes, reals)
-        if nodes is not None:
+        if nodes is not None and changed is not None:
             changed[n] = value[n] != before or exponent[n] != before_power
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,7 +106,8 @@ class KeptReduction:
         """A store with nothing but the indicators of the query."""
         self.forms.number.fill(NONE)
         leaves = int(self.query.first_leaf[-1])
-        self.store = Store(*(np.zeros(0, dtype=kind) for kind in _KINDS))
+        arrays: list[Any] = [np.zeros(0, dtype=kind) for kind in _KINDS]
+        self.store = Store(*arrays)
         self._grow(leaves + 1, 0)
         self.store.var[:leaves] = np.repeat(np.arange(len(self.columns)), self.query.cardinality)
         self.store.value[:leaves] = np.arange(leaves) - np.repeat(self.query.first_leaf[:-1], self.query.cardinality)
@@ -117,7 +118,7 @@ class KeptReduction:
         old = self.store
         if nodes > old.kind.size:
             room = max(1024, nodes, 2 * old.kind.size)
-            kind, var, value = (_longer(a, room, fill) for a, fill in ((old.kind, 0), (old.var, -1), (old.value, -1)))
+            kind, var, value = _longer(old.kind, room, 0), _longer(old.var, room, -1), _longer(old.value, room, -1)
             slots = np.full(1 << (2 * room - 1).bit_length(), -1, dtype=np.int32)
             start = _longer(old.start, room + 1, 0)
             seen_at, place = _longer(old.seen_at, room, -1), _longer(old.place, room, -1)
