@@ -25,6 +25,7 @@ ROOMS = (
     "plot",
     "demo",
     "bench",
+    "explore",
     "cli",
     "__main__",
 )

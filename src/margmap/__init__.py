@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from margmap.circuit.formula import circuit_of as circuit_of
     from margmap.circuit.formula import gaussian as gaussian
     from margmap.circuit.formula import indicator as indicator
+    from margmap.circuit.listing import Variables as Variables
+    from margmap.circuit.listing import variables as variables
     from margmap.circuit.model import as_model as as_model
     from margmap.circuit.observation import none_of as none_of
     from margmap.circuit.properties import Properties as Properties
@@ -75,6 +77,7 @@ if TYPE_CHECKING:
     from margmap.solve.marginal_map import mpe as mpe
     from margmap.solve.reduce import Reduced as Reduced
     from margmap.solve.result import Result as Result
+    from margmap.solve.session import Session as Session
 
 __version__ = "0.2.0"
 
@@ -101,14 +104,16 @@ _HOME = {
         "DataError FormatError ImpossibleEvidenceError LimitError MargmapError MissingExtraError "
         "ModelError QueryError StructureError"
     ),
+    "margmap.circuit.listing": "Variables variables",
     "margmap.circuit.model": "as_model",
-    "margmap.io.formats": "load load_circuit load_network load_vtree save",
     "margmap.circuit.observation": "none_of",
+    "margmap.io.formats": "load load_circuit load_network load_vtree save",
     "margmap.inference.queries": "Posteriors log_conditional log_likelihood log_marginal posteriors sample",
     "margmap.solve.reduce": "Reduced",
     "margmap.solve.marginal_map": "marginal_map mpe",
     "margmap.solve.approximate": "Approximation approximate",
     "margmap.solve.result": "Result",
+    "margmap.solve.session": "Session",
     "margmap.foundation.progress": "Progress",
     "margmap.circuit.properties": "Properties check",
     "margmap.circuit.transform": "normalise smooth",

@@ -73,13 +73,17 @@ def reduce_codes(
 ) -> Reduced:
     """The same for a query and evidence already turned into columns and codes."""
     require_within_reach(circuit, reals)
-    s, position, cardinality = scaled(circuit), _positions(circuit, columns), circuit.cardinality[list(columns)]
+    if circuit.memory is not None:
+        kept: Reduced | None = circuit.memory.reduce(columns, codes, reals, run)
+        if kept is not None:
+            return kept
+    s, position, cardinality = scaled(circuit), positions(circuit, columns), circuit.cardinality[list(columns)]
     asked = circuit.scopes.meeting(columns)
     work = partial(_reduce, s, codes, reals, position, cardinality, circuit.scopes.id, asked)
     room = 32 * circuit.num_edges + 48 * circuit.num_nodes
     kind, start, child, weight, var, code, value, exponent = run(work, 4 * circuit.num_edges, room)
     if value == 0:
-        raise _impossible()
+        raise impossible()
     whole = Flat(kind, start, child, weight, var, code)
     # The root sums to 1, so that the factor taken out of it is 1 but for rounding.
     flat, log_factor = rebuild(whole, np.ones(whole.num_edges, dtype=np.bool_), run)
@@ -95,24 +99,25 @@ def heaviest_state(
 
     For a solver that was stopped before it had a state: the reduction takes several times as long.
     """
-    s, position = scaled(circuit), _positions(circuit, columns)
+    s, position = scaled(circuit), positions(circuit, columns)
     state = np.zeros(len(columns), dtype=np.int32)
     asked = circuit.scopes.meeting(columns)
     cardinality = circuit.cardinality[list(columns)]
     value, exponent = _follow(s, codes, reals, position, cardinality, circuit.scopes.id, asked, state)
     if value == 0:
-        raise _impossible()
+        raise impossible()
     return state, (value * s.total, exponent + s.total_exponent)
 
 
-def _positions(circuit: Circuit, columns: Sequence[int]) -> IntArray:
+def positions(circuit: Circuit, columns: Sequence[int]) -> IntArray:
     """The place in the query of each variable of the circuit; -1 where it is not asked for."""
     position = np.full(len(circuit.variables), -1, dtype=np.int32)
     position[list(columns)] = np.arange(len(columns), dtype=np.int32)
     return position
 
 
-def _impossible() -> ImpossibleEvidenceError:
+def impossible() -> ImpossibleEvidenceError:
+    """What is raised where p(e) is 0."""
     return ImpossibleEvidenceError("the evidence has probability 0: no state of the query is possible under it")
 
 
@@ -160,6 +165,17 @@ def _follow(
             stack[height] = s.child[best]
             height += 1
     return value[root], exponent[root]
+
+
+@kernel
+def leaf_share(s: Scaled, n: int, x: int, cardinality: int) -> float:
+    """The part that a value has of the total of a leaf of the query, as a weight that is not less than it."""
+    table = s.table_start[n]
+    total, power = s.table[table + cardinality], s.table_shift[table + cardinality]
+    shift = s.table_shift[table + x] - power
+    if abs(shift) > EXACT:
+        shift += 8 * EPS * abs(shift)
+    return min(encoded(s.table[table + x] / total, shift), 1.0)
 
 
 @kernel
@@ -228,13 +244,8 @@ def _reduce(
             continue
         if s.kind[n] < PRODUCT:
             q = position[s.var[n]]
-            table = s.table_start[n]
-            total, power = s.table[table + cardinality[q]], s.table_shift[table + cardinality[q]]
             for x in range(cardinality[q]):
-                shift = s.table_shift[table + x] - power
-                if abs(shift) > EXACT:
-                    shift += 8 * EPS * abs(shift)
-                part = min(encoded(s.table[table + x] / total, shift), 1.0)
+                part = leaf_share(s, n, x, cardinality[q])
                 if part != 0:
                     child[end], weight[end] = first_leaf[q] + x, part
                     end += 1
