@@ -73,11 +73,17 @@ if TYPE_CHECKING:
     from margmap.solve.approximate import approximate as approximate
     from margmap.solve.batch import FailedRow as FailedRow
     from margmap.solve.batch import marginal_map_many as marginal_map_many
+    from margmap.solve.decide import Decision as Decision
+    from margmap.solve.decide import best_decision as best_decision
+    from margmap.solve.explain import Explanation as Explanation
+    from margmap.solve.explain import explain as explain
     from margmap.solve.marginal_map import marginal_map as marginal_map
     from margmap.solve.marginal_map import mpe as mpe
     from margmap.solve.reduce import Reduced as Reduced
     from margmap.solve.result import Result as Result
     from margmap.solve.session import Session as Session
+    from margmap.solve.sensitivity import Sensitivity as Sensitivity
+    from margmap.solve.sensitivity import sensitivity as sensitivity
 
 __version__ = "0.2.0"
 
@@ -114,6 +120,9 @@ _HOME = {
     "margmap.solve.approximate": "Approximation approximate",
     "margmap.solve.result": "Result",
     "margmap.solve.session": "Session",
+    "margmap.solve.sensitivity": "Sensitivity sensitivity",
+    "margmap.solve.decide": "Decision best_decision",
+    "margmap.solve.explain": "Explanation explain",
     "margmap.foundation.progress": "Progress",
     "margmap.circuit.properties": "Properties check",
     "margmap.circuit.transform": "normalise smooth",
