@@ -356,8 +356,8 @@ BRANCH_BREAKS = _of(
     ),
     (
         "def _branch(",
-        "found = yield _Problem(flat, lowered(threshold, -log_factor), slack, log_bound)",
-        "found = yield _Problem(flat, lowered(threshold, -log_factor) + 0.01, slack, log_bound)",
+        "below = _Problem(flat, lowered(threshold, -log_factor), slack, log_bound)",
+        "below = _Problem(flat, lowered(threshold, -log_factor) + 0.01, slack, log_bound)",
         "a branch has to beat 0.01 nats more than the best",
         (f"{NEAR}[branch]", f"{THRESHOLD}[0.008]"),
     ),
@@ -807,14 +807,14 @@ PARALLEL_BREAKS = _of(
         (CORES,),
     ),
     (
-        "def outcome(",
+        "def log_upper(",
         "left = [*self.open_parts(), *self.lost]",
         "left = [*self.open_parts()]",
         "what killed every worker is not in the bound",
         ("tests/solve/test_parallel.py::test_what_kills_every_worker_is_left_open_and_bounded",),
     ),
     (
-        "def outcome(",
+        "def log_upper(",
         "*(part.log_upper for part in left), -np.inf)",
         "-np.inf)",
         "stopped, open parts are not in the bound",

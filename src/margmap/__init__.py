@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from margmap.circuit.formula import circuit_of as circuit_of
     from margmap.circuit.formula import gaussian as gaussian
     from margmap.circuit.formula import indicator as indicator
+    from margmap.circuit.listing import Variables as Variables
+    from margmap.circuit.listing import variables as variables
     from margmap.circuit.model import as_model as as_model
     from margmap.circuit.observation import none_of as none_of
     from margmap.circuit.properties import Properties as Properties
@@ -101,6 +103,7 @@ _HOME = {
         "DataError FormatError ImpossibleEvidenceError LimitError MargmapError MissingExtraError "
         "ModelError QueryError StructureError"
     ),
+    "margmap.circuit.listing": "Variables variables",
     "margmap.circuit.model": "as_model",
     "margmap.io.formats": "load load_circuit load_network load_vtree save",
     "margmap.circuit.observation": "none_of",

@@ -277,7 +277,7 @@ def test_where_rounding_hides_the_proof_a_circuit_is_compiled():
 def test_progress_is_told():
     seen = []
     network = grid(5)
-    mm.compile(network, on_progress=lambda done, total: seen.append((done, total)))
+    mm.compile(network, on_table=lambda done, total: seen.append((done, total)))
     plan = predict(network)
     assert seen[-1] == (plan.entries, plan.entries)
     assert [done for done, _ in seen] == sorted(done for done, _ in seen)

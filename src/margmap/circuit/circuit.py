@@ -14,6 +14,7 @@ from margmap.circuit.evidence import shortened
 from margmap.circuit.leaves import KIND_NAMES, PRODUCT, SUM, leaf_flaws
 from margmap.circuit.variable import Name, Named, Variable, first_repeat, listed, single
 from margmap.errors import QueryError, StructureError
+from margmap.foundation.html import facts, section
 from margmap.foundation.jit import kernel
 
 if TYPE_CHECKING:
@@ -61,6 +62,14 @@ class Circuit(Named):
 
     def __repr__(self) -> str:
         return f"Circuit({len(self.variables)} variables, {self.num_nodes} nodes, {self.num_edges} edges)"
+
+    def _repr_html_(self) -> str:
+        from margmap.circuit.listing import Variables
+
+        count = np.bincount(self.kind, minlength=len(KIND_NAMES)).tolist()
+        leaves = ", ".join(f"{count[kind]} {KIND_NAMES[kind]}" for kind in range(PRODUCT) if count[kind])
+        sizes = {"nodes": self.num_nodes, "edges": self.num_edges, "sums": count[SUM], "products": count[PRODUCT]}
+        return section(facts("Circuit", {**sizes, "leaves": leaves}), Variables(self.variables)._repr_html_())
 
     @property
     def num_nodes(self) -> int:

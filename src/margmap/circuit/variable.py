@@ -13,6 +13,7 @@ from margmap.circuit.evidence import cell_of, is_observed, names_of, pairs_of, p
 from margmap.circuit.observation import Between, Weights, Written, is_written, read_written, soft_evidence, written_cell
 from margmap.errors import QueryError, StructureError
 from margmap.foundation.numerals import number_of, real_of
+from margmap.foundation.wording import did_you_mean
 
 if TYPE_CHECKING:
     from margmap.circuit.formula import Expression
@@ -95,7 +96,8 @@ class Variable:
             raise QueryError(f"variable {self.name!r}: {shortened(value)} can mean {both}: give its name as text")
         if not found:
             known = f"its states are {listed(self.states, 40)}" if self.states else "it has no state names"
-            raise QueryError(f"variable {self.name!r} has no state {shortened(plain(value))}: {known}")
+            near = did_you_mean(plain(value), self.states)
+            raise QueryError(f"variable {self.name!r} has no state {shortened(plain(value))}: {near}{known}")
         return found[0]
 
     def value(self, given: Any) -> int | float | Weights | Between | None:
@@ -196,7 +198,8 @@ class Named:
                 texts.add(str(int(key)))
             found = sorted(column for text in texts for column in self._by_text.get(text, ()))
         if not found:
-            raise QueryError(f"unknown variable {shortened(name)}: the {self._what} has {listed(self.names)}")
+            near = did_you_mean(name.name if isinstance(name, Variable) else name, self.names)
+            raise QueryError(f"unknown variable {shortened(name)}: {near}the {self._what} has {listed(self.names)}")
         if len(found) > 1:
             both = " or ".join(f"the variable {self.names[column]!r}" for column in found)
             raise QueryError(

@@ -17,7 +17,7 @@ from margmap.errors import FormatError, NoSplitWarning
 
 if TYPE_CHECKING:
     from margmap.circuit import Circuit
-    from margmap.learn import Learned, Progress
+    from margmap.learn import Growth, Learned
 
 _DATA = "Comma-separated whole numbers from 0, .gz or not, without a header; or the name of a dataset."
 
@@ -73,7 +73,7 @@ def learn(
         raise typer.Exit(STOPPED)
 
 
-def progress(now: Progress, part: float | None) -> str:
+def progress(now: Growth, part: float | None) -> str:
     """One line: how far it is, if there is a limit to tell by, then iteration, log-likelihoods and size."""
     bar = "" if part is None else filled_bar(part, 20, "#.") + " "
     numbers = f"train {now.train:.4f}{_valid(now.valid, '.4f')}, {now.edges} edges, {now.seconds:.0f} s"
@@ -119,13 +119,13 @@ def _run(train: Any, valid: Any, resume: Path | None, limits: dict[str, Any], **
 
         start = None if resume is None else load_circuit(resume)
 
-        def tell(now: Progress) -> None:
+        def tell(now: Growth) -> None:
             reached = {"time_limit": now.seconds, "max_edges": now.edges, "iterations": now.iteration}
             show(progress(now, max((reached[name] / most for name, most in limits.items() if most), default=None)))
 
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NoSplitWarning)
-            found = learn_strudel(train, valid, resume=start, on_progress=tell, **limits, **options)
+            found = learn_strudel(train, valid, resume=start, on_growth=tell, **limits, **options)
     if found.warning is not None:
         print(f"margmap: {found.warning}", file=sys.stderr)
     return found

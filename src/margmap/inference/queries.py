@@ -25,8 +25,11 @@ from margmap.circuit.model import as_model
 from margmap.circuit.observation import Between, Observation, Weights
 from margmap.circuit.properties import require_tractable
 from margmap.errors import ImpossibleEvidenceError, LimitError, MissingExtraError, QueryError
+from margmap.foundation.frames import frame
+from margmap.foundation.html import table
 from margmap.foundation.jit import kernel
 from margmap.foundation.pairs import log_of, moved
+from margmap.foundation.wording import did_you_mean
 from margmap.inference.passes import edge_share, flows, forward, log_values
 from margmap.inference.scaled import Scaled, require_within_reach, scaled
 from margmap.inference.soft import conditioned_circuit
@@ -75,6 +78,20 @@ class Posteriors(Mapping[Name, dict[int | str, float]]):
         more = [f"... {len(self)} variables"] if len(self) > len(shown) else []
         return f"Posteriors({{{', '.join(shown + more)}}})"
 
+    def _rows(self) -> list[tuple[Name, int | str, float]]:
+        return [(name, state, p) for name in self for state, p in self[name].items()]
+
+    def to_frame(self) -> Any:
+        """A pandas frame with a row for each state: variable, state, probability.
+
+        A continuous variable has two rows, with the ``mean`` and the ``deviation`` in place of a state's probability.
+        """
+        return frame(["variable", "state", "probability"], self._rows())
+
+    def _repr_html_(self) -> str:
+        title = f"Posteriors of {len(self)} variables"
+        return table(("variable", "state", "probability"), self._rows(), title, most=60, bars={2: 1.0})
+
     def _key(self, name: Name) -> Name:
         """The name as the variable has it; "3" finds a variable named 3, as in evidence."""
         key = int(name) if isinstance(name, np.integer) else name
@@ -83,7 +100,8 @@ class Posteriors(Mapping[Name, dict[int | str, float]]):
         for other in self._arrays:
             if isinstance(key, str) and str(other) == key:
                 return other
-        raise NoPosteriorError(f"no posterior of {name!r}: it is observed, or no variable of the model")
+        near = did_you_mean(name, self._arrays)
+        raise NoPosteriorError(f"no posterior of {name!r}: {near}it is observed, or no variable of the model")
 
 
 class NoPosteriorError(QueryError, KeyError):

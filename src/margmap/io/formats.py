@@ -16,6 +16,7 @@ from margmap.circuit.logic import RootedTheory
 from margmap.circuit.model import as_circuit
 from margmap.circuit.vtree import Vtree
 from margmap.errors import FormatError, StructureError
+from margmap.foundation.wording import did_you_mean
 from margmap.interop.pyagrum import read_with_pyagrum
 from margmap.io import ac, bif, jpc, json, mmz, nnf, psdd, sdd, spn, uai, vtree, xmlbif
 from margmap.io.files import place_of, read_lines, suffix_of, write_lines, write_with
@@ -263,10 +264,12 @@ def _chosen(path: Path, format: str | None, *kinds: type) -> str:
         own = ", ".join(sorted(BUNDLED))
         raise FormatError(f"there is no such file, and the models that come with margmap are {own}", path=path)
     if format is not None:
-        raise FormatError(f"unknown format {format!r}: known are {', '.join(formats_of(*kinds))}", path=path)
+        near = did_you_mean(name, formats_of(Circuit, Vtree, Network))
+        known_formats = ", ".join(formats_of(*kinds))
+        raise FormatError(f"unknown format {format!r}: {near}known are {known_formats}", path=path)
     shown = ", ".join(f".{known}" for known in formats_of(*kinds))
     raise FormatError(
-        f"unknown suffix {'.' + name!r}: known are {shown}, each also with .gz. Under another name, say "
-        "the format: format= in Python, --format (convert: --from, --to) on the command line",
+        f"unknown suffix {'.' + name!r}: {did_you_mean(name, FORMATS)}known are {shown}, each also with .gz. "
+        "Under another name, say the format: format= in Python, --format (convert: --from, --to) on the command line",
         path=path,
     )

@@ -46,7 +46,7 @@ CONSTRAINED_FREE = 1 << 22
 # Log weights closer than this count as equal when nodes are shared: a few roundings of numbers near 1.
 _QUANTA = float(1 << 46)
 
-Progress: TypeAlias = Callable[[int, int], None]
+OnTable: TypeAlias = Callable[[int, int], None]
 T = TypeVar("T", bound=np.generic)
 
 
@@ -102,7 +102,7 @@ def compile(
     *,
     max_edges: int | None = None,
     seed: int = 0,
-    on_progress: Progress | None = None,
+    on_table: OnTable | None = None,
     plan: Prediction | None = None,
 ) -> Circuit:
     """The circuit of a network: smooth, decomposable, structured, deterministic if compiled for all queries.
@@ -113,7 +113,7 @@ def compile(
     normalised: ``log_marginal(circuit)`` is the log of its partition function.
 
     The network may be a model of pgmpy. ``max_edges`` limits the circuit; before the work begins, the tables to work
-    through are compared with four times as much. ``on_progress(done, total)`` is called after each table with entries
+    through are compared with four times as much. ``on_table(done, total)`` is called after each table with entries
     done and in all. ``plan`` is what :func:`predict` found for the same arguments, so that the order is not looked for
     again.
     """
@@ -124,11 +124,11 @@ def compile(
     if not included:
         raise QueryError("nothing is queried or observed: the circuit would have no variables")
     plan = plan or plan_of(problem, asked, seed, limit)
-    return compile_planned(problem, plan, included, limit, on_progress, one_query=one_query)
+    return compile_planned(problem, plan, included, limit, on_table, one_query=one_query)
 
 
 def compile_planned(
-    problem: Problem, plan: Prediction, included: set[int], limit: int, watch: Progress | None, *, one_query: bool
+    problem: Problem, plan: Prediction, included: set[int], limit: int, watch: OnTable | None, *, one_query: bool
 ) -> Circuit:
     """The circuit over the columns ``included``, in their order, by a plan for this very problem."""
     if plan.entries > ENTRIES_PER_EDGE * limit:
@@ -284,9 +284,9 @@ class _Builder:
     """Goes up the bucket tree and collects nodes, children before parents."""
 
     def __init__(
-        self, problem: Problem, plan: Prediction, included: set[int], max_edges: int, on_progress: Progress | None
+        self, problem: Problem, plan: Prediction, included: set[int], max_edges: int, on_table: OnTable | None
     ) -> None:
-        self.problem, self.plan, self.max_edges, self.on_progress = problem, plan, max_edges, on_progress
+        self.problem, self.plan, self.max_edges, self.on_table = problem, plan, max_edges, on_table
         self.columns = sorted(included)
         self.kinds: list[KindArray] = []
         self.fan_in: list[LongArray] = []
@@ -337,8 +337,8 @@ class _Builder:
                     roots.append(int(nodes.pop(number)))
             done += rows.size
             del table, rows
-            if self.on_progress is not None:
-                self.on_progress(done, self.plan.entries)
+            if self.on_table is not None:
+                self.on_table(done, self.plan.entries)
         roots += [self.first_leaf[column] for column in self.columns if column in self.problem.fixed]
         self._root(roots, log_total)
         return self._assemble()

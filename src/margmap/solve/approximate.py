@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,9 +17,11 @@ from margmap.circuit.observation import Observation
 from margmap.circuit.properties import require_tractable
 from margmap.circuit.variable import single
 from margmap.errors import QueryError
+from margmap.foundation.html import facts, section, table
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits, Runner, to_the_end
 from margmap.foundation.pairs import log_of, log_weight
+from margmap.foundation.wording import did_you_mean
 from margmap.inference.queries import log_value
 from margmap.inference.soft import conditioned_circuit
 from margmap.network.compile import compile as compile_network
@@ -45,6 +48,11 @@ class Approximation:
     #: Seconds spent on this call, the first run's compilation of kernels not counted.
     seconds: float
 
+    def _repr_html_(self) -> str:
+        known = {"log p(q, e)": self.log_prob, "p(q | e)": math.exp(self.log_conditional), "method": self.method}
+        state = table(("variable", "value"), self.state.items(), "State, without a proof", most=60)
+        return section(facts("Approximate marginal MAP", known), state)
+
 
 def approximate(
     model: object,
@@ -67,7 +75,8 @@ def approximate(
     """
     begun = time.perf_counter()
     if not isinstance(method, str) or method not in APPROXIMATIONS:
-        raise QueryError(f"unknown method {method!r}: choose {', '.join(APPROXIMATIONS)}")
+        near = did_you_mean(method, APPROXIMATIONS)
+        raise QueryError(f"unknown method {method!r}: {near}choose {', '.join(APPROXIMATIONS)}")
     function = APPROXIMATIONS[method]
     known = [name for name in inspect.signature(function).parameters if name == "k"]
     for option, number in options.items():

@@ -13,9 +13,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from margmap.errors import FormatError, MissingExtraError, QueryError
+from margmap.errors import FormatError, QueryError
 from margmap.foundation.numerals import real_of
 from margmap.io.files import csv_line, read_lines, write_bytes
+from margmap.plot.picture import DPI, check_format, matplotlib, new_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -43,7 +44,7 @@ def trace(run: Result | Sequence[Row], axes: Sequence[Axes] | None = None) -> tu
         why = "it was solved before the first" if getattr(run, "method", "iterative") == "iterative" else "no trace"
         raise QueryError(f"there are no iterations to draw: {why}; a trace comes from method='iterative'")
     if axes is None:
-        pyplot = _matplotlib("pyplot")
+        pyplot = matplotlib("pyplot")
         axes = pyplot.subplots(2, sharex=True, layout="constrained", figsize=(6, 6))[1]
     top, bottom = axes
     # Two points an iteration: pruned at its number, split half a step on.
@@ -53,8 +54,9 @@ def trace(run: Result | Sequence[Row], axes: Sequence[Axes] | None = None) -> tu
         for name in ("upper", "lower", "edges")
     }
     top.plot(at, shown["upper"], color="tab:red", marker=".", label="upper bound")
-    top.plot(at, shown["lower"], color="tab:blue", marker=".", label="lower bound")
-    top.set_ylabel("log p(q, e)")
+    top.plot(at, shown["lower"], color="tab:blue", marker=".", label="lower bound", linestyle="--")
+    top.set_title("Bounds and size of the circuit in each iteration")
+    top.set_ylabel("log p(q, e) (nats)")
     top.legend()
     bottom.plot(at, shown["edges"], color="tab:gray", linewidth=1)
     bottom.plot(at[::2], shown["edges"][::2], "v", color="tab:green", markersize=4, label="after pruning")
@@ -62,7 +64,7 @@ def trace(run: Result | Sequence[Row], axes: Sequence[Axes] | None = None) -> tu
     bottom.set_ylabel("edges")
     bottom.set_ylim(bottom=0)
     bottom.set_xlabel("iteration")
-    bottom.xaxis.set_major_locator(_matplotlib("ticker").MaxNLocator(integer=True))
+    bottom.xaxis.set_major_locator(matplotlib("ticker").MaxNLocator(integer=True))
     bottom.legend()
     return top, bottom
 
@@ -70,14 +72,11 @@ def trace(run: Result | Sequence[Row], axes: Sequence[Axes] | None = None) -> tu
 def save(run: Result | Sequence[Row], path: str | os.PathLike[str]) -> None:
     """Draw a trace into a PNG, SVG or PDF file, by its suffix; the file appears whole or not at all."""
     path = Path(path)
-    form = path.suffix[1:].lower()
-    if form not in FORMATS:
-        known = ", ".join(f".{name}" for name in FORMATS)
-        raise FormatError(f"unknown kind of figure {path.suffix!r}: use {known}", path=path)
-    figure = _matplotlib("figure").Figure(figsize=(6, 6), layout="constrained")
+    form = check_format(path, FORMATS)
+    figure = new_figure(6, 6)
     trace(run, figure.subplots(2, sharex=True))
     image = io.BytesIO()
-    figure.savefig(image, format=form, dpi=150)
+    figure.savefig(image, format=form, dpi=DPI)
     write_bytes(path, image.getvalue())
 
 
@@ -117,12 +116,3 @@ def read_trace(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
 def _finite(value: float) -> float:
     return value if math.isfinite(value) else math.nan
-
-
-def _matplotlib(module: str) -> Any:
-    from importlib import import_module
-
-    try:
-        return import_module(f"matplotlib.{module}")
-    except ImportError as error:
-        raise MissingExtraError("figures need matplotlib: pip install 'margmap[plot]'") from error
