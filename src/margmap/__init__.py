@@ -81,9 +81,9 @@ if TYPE_CHECKING:
     from margmap.solve.marginal_map import mpe as mpe
     from margmap.solve.reduce import Reduced as Reduced
     from margmap.solve.result import Result as Result
-    from margmap.solve.session import Session as Session
     from margmap.solve.sensitivity import Sensitivity as Sensitivity
     from margmap.solve.sensitivity import sensitivity as sensitivity
+    from margmap.solve.session import Session as Session
 
 __version__ = "0.2.0"
 
