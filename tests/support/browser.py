@@ -47,8 +47,28 @@ class Browser:
                 raise AssertionError(f"{verb} {path}: {error.read().decode()[:500]}") from None
 
     def open(self, path):
-        self.call("POST", "/url", {"url": Path(path).resolve().as_uri()})
+        self.visit(Path(path).resolve().as_uri())
+
+    def visit(self, address):
+        self.call("POST", "/url", {"url": address})
         self.settle()
+
+    def new_tab(self):
+        """Open a tab and go to it; :meth:`go_to` comes back to the one this returns."""
+        before = self.call("GET", "/window")
+        self.go_to(self.call("POST", "/window/new", {"type": "tab"})["handle"])
+        return before
+
+    def go_to(self, tab):
+        self.call("POST", "/window", {"handle": tab})
+
+    def until(self, script, *args, seconds=20):
+        """Wait until a JavaScript function body gives something that is true, and return it."""
+        end = time.monotonic() + seconds
+        while not (found := self.run(script, *args)):
+            assert time.monotonic() < end, f"still not: {script}"
+            time.sleep(0.02)
+        return found
 
     def run(self, script, *args):
         """The value of a JavaScript function body."""

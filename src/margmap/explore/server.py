@@ -162,6 +162,11 @@ class Server:
             self.running.stop_all()
             self.socket.close()
 
+    @property
+    def started(self) -> bool:
+        """Whether it answers."""
+        return bool(self._server.started)
+
     def end(self) -> None:
         """Let :meth:`run` come to its end, from any thread."""
         self._server.should_exit = True

@@ -98,7 +98,7 @@ export class Answer {
   /** The state as a list of variables and values; for a grid the picture says it. */
   state(best) {
     const { variables } = this.question.model;
-    const list = make("dl", { className: this.question.asked.length > MANY ? "state many" : "state" });
+    const list = make("dl", { className: this.question.asked.length > MANY ? "found many" : "found" });
     if (this.question.asked.length > MANY) {
       list.tabIndex = 0;
       list.setAttribute("role", "region");
@@ -138,7 +138,7 @@ export class Answer {
       return make("tr", {}, make("th", { textContent: rank + 1, set: { scope: "row" } }), cell,
         make("td", { className: "n", textContent: probability(one.log_conditional ?? one.log_prob) }));
     });
-    const head = make("thead", {}, make("tr", {}, ...["Rank", "State (what differs from the first)", "Probability"].map(text => make("th", { textContent: text, set: { scope: "col" } }))));
+    const head = make("thead", {}, make("tr", {}, ...["Rank", "State, or what differs", "Probability"].map(text => make("th", { textContent: text, set: { scope: "col" } }))));
     find("top").replaceChildren(head, make("tbody", {}, ...rows));
     if (why) find("top").append(make("caption", { textContent: why }));
   }

@@ -23,6 +23,8 @@ async function start() {
   find("size").textContent = `${model.kind === "network" ? "Network" : "Circuit"}, ${model.size}`;
   document.title = `${model.name} – margmap explore`;
 
+  // On a narrow screen the variables would be far below.
+  for (const part of document.querySelectorAll("details")) part.open = matchMedia("(min-width: 62rem)").matches;
   const question = new Question(model);
   const variables = new Variables(question);
   const grid = model.grid ? new Grid(question) : undefined;

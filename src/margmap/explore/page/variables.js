@@ -142,9 +142,9 @@ export class Variables {
   anyOf(column) {
     const entry = this.question.entries[column];
     if (entry.form === "set") this.question.sumOut(column);
-    else this.question.toggle(column, entry.form === "value" ? entry.value : this.likely(column));
-    if (this.question.entries[column].role === "hidden" && entry.form === "value") {
-      this.question.set(column, { role: "observed", form: "set", codes: [entry.value] });
+    else {
+      const codes = [entry.form === "value" ? entry.value : this.likely(column)];
+      this.question.set(column, { role: "observed", form: "set", codes });
     }
   }
 
