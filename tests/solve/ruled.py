@@ -8,7 +8,7 @@ c = mm.constraints
 
 
 def random_constraints(rng, circuit, query, most=4):
-    """Between one and ``most`` constraints over the query, and the test of a state (name -> label) that they amount to."""
+    """From one to ``most`` constraints over the query, and the test of a state (name -> label) that they amount to."""
     variables = {v.name: v for v in circuit.variables if v.name in query}
     found = [_one(rng, variables) for _ in range(int(rng.integers(1, most + 1)))]
     return [constraint for constraint, _ in found], lambda state: all(holds(state) for _, holds in found)
@@ -27,13 +27,17 @@ def _pair(rng, variables):
         (a, b)
         for a in names
         for b in names
-        if a != b and variables[a].cardinality == variables[b].cardinality and variables[a].states == variables[b].states
+        if a != b
+        and variables[a].cardinality == variables[b].cardinality
+        and variables[a].states == variables[b].states
     ]
     return pairs[rng.integers(len(pairs))] if pairs else None
 
 
 def _one(rng, variables):
-    kind = rng.choice(["allowed", "most", "least", "exactly", "budget", "clause", "implies", "mutex", "equal", "ordered"])
+    kind = rng.choice(
+        ["allowed", "most", "least", "exactly", "budget", "clause", "implies", "mutex", "equal", "ordered"]
+    )
     literals = _literals(rng, variables)
     k = int(rng.integers(0, len(literals) + 1))
 

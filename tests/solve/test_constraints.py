@@ -1,7 +1,10 @@
 """Constraints on the answer against enumeration: all kinds mixed, all methods that take them, infeasible ones too."""
 
+import json
 import math
 import os
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +14,9 @@ from ruled import random_constraints
 import margmap as mm
 import naive
 from margmap.foundation.limits import Limits, Stopped
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "bayesnet"))
+import plain_elimination as plain
 
 #: Problems a sort; MARGMAP_CONSTRAINED=90 makes them more than 2,000 circuits in all.
 EACH = int(os.environ.get("MARGMAP_CONSTRAINED", "7"))
@@ -94,3 +100,183 @@ def test_stopped_at_every_moment(method, monkeypatch):
                     break
                 stops += 1
     assert stops > 0 or method == "brute"
+
+
+def network_problem(seed):
+    """A random network, Bayesian or Markov, with constraints; all feasible states with their log probabilities."""
+    rng = np.random.default_rng([seed, 18])
+    kind = "bayes" if seed % 3 else "markov"
+    cardinality, factors = plain.random_network(rng, 6, kind=kind)
+    while True:
+        observed = rng.permutation(6)[: int(rng.integers(0, 3))].tolist()
+        evidence = {v: int(rng.integers(cardinality[v])) for v in observed}
+        if plain.eliminate(cardinality, factors, evidence) > 0:
+            break
+    free = [v for v in range(6) if v not in evidence]
+    query = rng.permutation(free)[: int(rng.integers(1, len(free) + 1))].tolist()
+    network = mm.Network([mm.Variable(f"v{i}", n) for i, n in enumerate(cardinality)], factors, kind)
+    names = [f"v{v}" for v in query]
+    constraints, holds = random_constraints(rng, network, names)
+    ranked = plain.best_states(cardinality, factors, query, evidence)
+    feasible = {q: naive.log(p) for p, q in ranked if holds(dict(zip(names, q, strict=True)))}
+    return network, names, {f"v{v}": x for v, x in evidence.items()}, constraints, feasible
+
+
+def test_networks_equal_enumeration():
+    class Name:
+        name = ""
+
+    for seed in range(6 * EACH):
+        network, names, evidence, constraints, feasible = network_problem(seed)
+        Name.name = f"network {seed}"
+        r = mm.marginal_map(network, names, evidence, constraints=constraints, k=1 + seed % 2)
+        assert r.status in ("optimal", "infeasible"), seed
+        check(Name, r, feasible, 1 + seed % 2)
+
+
+@pytest.mark.parametrize("sort", ["dense", "coins", "laminar, many values", "dense, unstructured"])
+def test_answers_that_differ(sort):
+    """Each answer is the best of those that differ enough from all before it; fewer only if there are no more."""
+    fewer = 0
+    for seed in range(2 * EACH):
+        p, constraints, feasible = ruled(sort, 300 + seed, most=1)
+        constraints, feasible = (constraints, feasible) if seed % 2 else (None, ruled_by_nothing(p))
+        far, k = 1 + seed % 3, 4
+        r = mm.marginal_map(p.circuit, p.query, p.evidence, k=k, differ_by=far, constraints=constraints)
+        before = []
+        for one in [*r.top, None]:
+            left = {
+                q: x
+                for q, x in feasible.items()
+                if x > -math.inf and all(sum(a != b for a, b in zip(q, other, strict=True)) >= far for other in before)
+            }
+            if one is None:
+                assert len(before) == k or not left, p.name
+                fewer += len(before) < k
+                break
+            state = tuple(one.state.values())
+            assert state in left, p.name
+            assert math.isclose(one.log_prob, max(left.values()), abs_tol=2e-9), p.name
+            before.append(state)
+        assert r.status == ("optimal" if before else "infeasible"), p.name
+        assert len(r.details.get("log_uppers", [])) == len(before)
+    assert fewer > 0
+
+
+def ruled_by_nothing(p):
+    variables = [p.circuit.variables[p.circuit.index(name)] for name in p.query]
+    return {
+        tuple(v.label(x) for v, x in zip(variables, codes, strict=True)): naive.log(probability)
+        for probability, codes in p.ranked
+    }
+
+
+def coin(names, p=0.9):
+    """Independent coins."""
+    product = mm.bernoulli(mm.Variable(names[0]), p)
+    for name in names[1:]:
+        product = product * mm.bernoulli(mm.Variable(name), p)
+    return mm.circuit_of(product)
+
+
+def test_a_conflict_is_a_smallest_one():
+    circuit, c = coin("abcd"), mm.constraints
+    rules = [c.at_most(3, [(x, 1) for x in "abcd"]), c.equal("a", "b"), c.allowed("a", [1]), c.allowed("b", [0])]
+    r = mm.mpe(circuit, constraints=rules)
+    assert r.status == "infeasible"
+    assert list(r.conflict) == ["equal a, b", "a in 1", "b in 0"]
+    assert r.to_dict()["state"] is r.to_dict()["log_prob"] is r.to_dict()["log_upper"] is None
+    assert r.to_dict()["conflict"] == list(r.conflict)
+    assert "equal a, b; a in 1; b in 0" in str(r)
+    # What the evidence violates is said at once.
+    r = mm.mpe(circuit, {"a": 1}, constraints=[c.at_most(0, [("a", 1)])])
+    assert list(r.conflict) == ["at most 0 of a=1"]
+    # All variables observed.
+    for most, status in ((3, "infeasible"), (4, "optimal")):
+        rule = c.at_most(most, [(x, 1) for x in "abcd"])
+        assert mm.mpe(circuit, dict.fromkeys("abcd", 1), constraints=[rule]).status == status
+
+
+def test_observed_variables_count():
+    circuit, c = coin("abcd"), mm.constraints
+    r = mm.mpe(circuit, {"a": 1}, constraints=[c.at_most(2, [(x, 1) for x in "abcd"])])
+    assert sum(r.state.values()) == 1
+    assert r.log_prob == pytest.approx(2 * math.log(0.9) + 2 * math.log(0.1))
+    assert r.log_conditional == pytest.approx(math.log(0.9) + 2 * math.log(0.1))
+
+
+def test_feasible_but_impossible_is_said():
+    a, b = mm.Variable("a"), mm.Variable("b")
+    circuit = mm.circuit_of(0.5 * a[0] * b[0] + 0.5 * a[1] * b[1])
+    for method in ("auto", "branch", "brute"):
+        r = mm.mpe(circuit, constraints=[mm.constraints.exactly(1, [("a", 1), ("b", 1)])], method=method)
+        assert r.status == "infeasible"
+        assert "all of them have probability 0" in str(r)
+
+
+def test_what_does_not_take_constraints_says_so():
+    circuit, rule = coin("ab"), mm.constraints.mutex([("a", 1), ("b", 1)])
+    for method in ("iterative", "search"):
+        with pytest.raises(
+            mm.QueryError, match=f"method '{method}' does not take constraints.*frontier, branch, brute"
+        ):
+            mm.mpe(circuit, method=method, constraints=[rule])
+    with pytest.raises(mm.QueryError, match="many cores"):
+        mm.mpe(circuit, jobs=2, constraints=[rule])
+    with pytest.raises(mm.QueryError, match="certificates do not cover constraints"):
+        mm.certify(circuit, result=mm.mpe(circuit, constraints=[rule]))
+    with pytest.raises(mm.QueryError, match="neither queried nor observed"):
+        mm.marginal_map(circuit, ["a"], constraints=[rule])
+    with pytest.raises(mm.QueryError, match="differ_by=0"):
+        mm.mpe(circuit, k=2, differ_by=0)
+    network = mm.Network([mm.Variable("a")], [([0], [0.5, 0.5])])
+    with pytest.raises(mm.QueryError, match="method 'elimination' does not take constraints"):
+        mm.mpe(network, method="elimination", constraints=[mm.constraints.allowed("a", [1])])
+
+
+def test_batches_take_constraints():
+    circuit = coin("abcd")
+    rules = [mm.constraints.at_most(2, [(x, 1) for x in "abcd"]), "if c=1 then d=1"]
+    rows = [{"a": 1, "b": 1}, {"a": 0}, {"c": 1, "d": 0}]
+    answers = list(mm.marginal_map_many(circuit, None, rows, jobs=1, constraints=rules))
+    assert [r.status for r in answers] == ["optimal", "optimal", "infeasible"]
+    assert answers[0].state == {"c": 0, "d": 0}
+    assert sum(answers[1].state.values()) == 2
+    with pytest.raises(mm.QueryError, match="does not take constraints"):
+        mm.marginal_map_many(circuit, None, rows, "iterative", jobs=1, constraints=rules)
+
+
+def test_a_thousand_variables_with_a_tight_budget():
+    """Exact beside a knapsack done by dynamic programming, on independent coins."""
+    rng = np.random.default_rng(3)
+    n, limit = 300, 180
+    p, cost = rng.uniform(0.55, 0.99, n), rng.integers(1, 9, n)
+    names = [f"x{i}" for i in range(n)]
+    product = mm.bernoulli(mm.Variable(names[0]), float(p[0]))
+    for name, q in zip(names[1:], p[1:], strict=True):
+        product = product * mm.bernoulli(mm.Variable(name), float(q))
+    rule = mm.constraints.budget({(name, 1): int(x) for name, x in zip(names, cost, strict=True)}, limit)
+    r = mm.mpe(mm.circuit_of(product), constraints=[rule])
+    table = np.zeros(limit + 1)
+    for q, x in zip(p, cost, strict=True):
+        taken = np.concatenate((np.full(x, -np.inf), table[:-x])) + math.log(q)
+        table = np.maximum(table + math.log1p(-q), taken)
+    assert r.status == "optimal"
+    assert r.log_prob == pytest.approx(table[-1], abs=1e-9)
+
+
+def test_the_shared_instances_with_half_the_ones(shared):
+    """The benchmark has all 48; here the small circuits, beside enumeration of the counts by another method."""
+    data = json.loads((shared / "mmap_instances" / "nltcs.json").read_text())
+    circuit = mm.load(shared / data["circuit"])
+    for instance in data["instances"]:
+        evidence = {int(name): value for name, value in instance["evidence"].items()}
+        ones = sum(mm.marginal_map(circuit, instance["query"], evidence).state.values())
+        rule = mm.constraints.at_most(ones // 2, [(name, 1) for name in instance["query"]])
+        answers = [
+            mm.marginal_map(circuit, instance["query"], evidence, method, constraints=[rule])
+            for method in ("frontier", "branch", "brute")
+        ]
+        assert {r.status for r in answers} == {"optimal"}
+        assert max(sum(r.state.values()) for r in answers) <= ones // 2
+        assert max(r.log_prob for r in answers) - min(r.log_prob for r in answers) <= 1e-9

@@ -117,7 +117,7 @@ def check_method(method: str, k: int, options: Mapping[str, Any], takes: str = "
             raise QueryError(f"method {method!r} has no option {option!r}: {near}it takes {', '.join(taken) or 'none'}")
 
 
-def check_constrained(method: str, shared: bool) -> None:
+def check_constrained(method: str, shared: bool = False) -> None:
     """Refuse constraints, and answers that differ, where they cannot be taken into account."""
     able = [AUTO, *(m.name for m in METHODS.values() if m.constrained)]
     if method not in able:
