@@ -325,6 +325,17 @@ def _evaluate_sums(
 
 
 @kernel
+def _covers(kept: FloatArray, r: int, vector: FloatArray, factor: float, used: Marks) -> bool:
+    """Whether a kept vector is at least as large as another times a factor in every entry that matters."""
+    covers = True
+    for i in range(vector.size):
+        if vector[i] * factor > kept[r, i] and used[i] != 0:
+            covers = False
+            break
+    return covers
+
+
+@kernel
 def _dominated(
     kept: FloatArray, kept_merged: Marks, kept_use: LongArray, kept_toll: FloatArray, count: int,
     vector: FloatArray, low: LongArray, high: LongArray, toll: float,
@@ -346,18 +357,10 @@ def _dominated(
                 break
         if not larger:
             continue
-        more = toll - kept_toll[r]  # the vector is larger than it looks by this, as a logarithm
-        factor = 1.0 if more >= 0 else np.exp(more)
-        for i in range(vector.size):
-            if vector[i] * factor > kept[r, i] and used[i] != 0:
-                larger = False
-                break
+        more = toll - kept_toll[r]  # by this, as a logarithm, the vector is larger than it looks beside the other
+        larger = _covers(kept, r, vector, 1.0 if more >= 0 else np.exp(more), used)
         if larger and more > 0:
-            factor = np.exp(min(more, 700.0))
-            for i in range(vector.size):
-                if vector[i] * factor > kept[r, i] and used[i] != 0:
-                    larger = False
-                    break
+            larger = more < 700 and _covers(kept, r, vector, np.exp(more), used)
         if larger:
             needed -= 1
             if needed == 0:
