@@ -3,20 +3,16 @@
 import json
 import math
 import os
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from problems import SORTS, STRUCTURED, make
-from ruled import random_constraints
 
 import margmap as mm
 import naive
-from margmap.foundation.limits import Limits, Stopped
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "bayesnet"))
 import plain_elimination as plain
+from margmap.foundation.limits import Limits, Stopped
+from problems import SORTS, STRUCTURED, make
+from ruled import random_constraints
 
 #: Problems a sort; MARGMAP_CONSTRAINED=90 makes them more than 2,000 circuits in all.
 EACH = int(os.environ.get("MARGMAP_CONSTRAINED", "7"))

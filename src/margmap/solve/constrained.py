@@ -47,7 +47,7 @@ def _diverse(question: Question, reduced: Reduced, rules: Rules, limits: Limits)
     states: list[IntArray] = []
     while result.state is not None:
         top += result.top
-        uppers.append(result.log_upper)
+        uppers.append(raised(result.log_upper, question.log_factor, 2 * question.rounding))
         status = result.status
         if status != "optimal" or len(top) == question.k:
             break
