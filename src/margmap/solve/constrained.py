@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from margmap.solve.methods import AUTO, METHODS
 from margmap.solve.prices import charge
 from margmap.solve.question import Question
 from margmap.solve.reduce import Reduced, reduce_codes
-from margmap.solve.report import report
+from margmap.solve.report import named, report
 from margmap.solve.result import Outcome, Ranked, Result, without_state
 from margmap.solve.rows import Rows
 from margmap.solve.rules import Rules, no_rules
@@ -32,6 +33,9 @@ def constrained_map(question: Question, limits: Limits) -> Result:
     prepare(circuit, limits, question.k)
     codes, reals = circuit.encoded(question.observed)
     reduced = reduce_codes(circuit, question.columns, codes, reals, limits.run)
+    if limits.teller is not None:
+        lost = 2 * reduced.rounding + extra_rounding(scaled(circuit), reduced.evidence[1])
+        limits.teller.about(reduced.log_scale, lost, partial(named, question))
     if question.differ_by is None or not question.columns:
         return _answer(question, reduced, rules, rules.rows, limits)
     return _diverse(question, reduced, rules, limits)
@@ -53,7 +57,9 @@ def _diverse(question: Question, reduced: Reduced, rules: Rules, limits: Limits)
             break
         variables = [question.model.variables[column] for column in question.columns]
         states.append(np.array([v.code(result.state[v.name]) for v in variables], dtype=np.int32))
-        result = _answer(one, reduced, rules, rules.differing(states, question.differ_by), limits)
+        # What bounds the next answer does not bound the first, which is the one to tell of.
+        silent = limits.until(np.inf, silent=True)
+        result = _answer(one, reduced, rules, rules.differing(states, question.differ_by), silent)
         if result.state is None and result.status != "infeasible":
             status = result.status
     seconds = limits.clock() - limits.begun

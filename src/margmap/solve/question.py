@@ -18,8 +18,10 @@ from margmap.solve.methods import AUTO, METHODS, methods_for
 from margmap.solve.rules import Rules, rules_of
 
 # The keywords of marginal_map, for whoever misspells one: what is no keyword is taken for an option of the method.
-_KEYWORDS = ("query", "evidence", "method", "time_limit", "k", "gap", "memory_limit", "jobs", "executor", "on_progress")
-_KEYWORDS += ("constraints", "differ_by")
+_KEYWORDS = (
+    *("query", "evidence", "method", "time_limit", "k", "gap", "memory_limit", "jobs", "executor", "on_progress"),
+    *("constraints", "differ_by"),
+)
 
 
 @dataclass(frozen=True)
