@@ -34,6 +34,7 @@ THRESHOLD = "tests/solve/test_near_ties.py::test_a_search_finds_what_is_above_it
 LEFT = "tests/solve/test_near_ties.py::test_a_stopped_search_leaves_every_better_state"
 LEFT_OF_MANY = "tests/solve/test_near_ties.py::test_a_stopped_search_for_the_k_best_bounds_the_others"
 SWEEP = "tests/solve/test_near_ties.py::test_a_sweep_loses_nothing_above_its_bound"
+RULES = "tests/solve/test_constraints.py::test_equals_enumeration"
 ANSWERS_BEYOND = "tests/solve/test_near_ties.py::test_answers_beyond_doubles"
 BEYOND = "tests/solve/test_near_ties.py::test_a_sweep_beyond_doubles"
 WIDE = "tests/solve/test_near_ties.py::test_wide_frontiers"
@@ -1695,6 +1696,63 @@ CERTIFICATE_BREAKS = [
     ),
 ]
 
+RULE_BREAKS = [
+    *_of(
+        "solve/methods/frontier/sweep.py",
+        (
+            "def _dominated(",
+            "if (use > low[i] and use > free_high[i]) or (use < high[i] and use < free_low[i]):",
+            "if use > low[i] and use > free_high[i]:",
+            "a vector makes way for one that does not fit all of its completions",
+            (f"{RULES}[dense]", f"{RULES}[coins]", f"{RULES}[latent tree]"),
+        ),
+        (
+            "def _dominated(",
+            "larger = more < 700 and _covers(kept, r, vector, np.exp(more), used)",
+            "larger = True",
+            "vectors are compared with what prices have taken from them",
+            (f"{RULES}[dense]", f"{RULES}[coins]", f"{RULES}[latent tree]", f"{RULES}[structured]"),
+        ),
+        (
+            "def _fits(",
+            "if low > pending.high[i] or high < pending.low[i]:",
+            "if low > pending.high[i] + 1 or high < pending.low[i]:",
+            "what exceeds the upper end of a constraint by one is kept",
+            (f"{RULES}[dense]", f"{RULES}[coins]", f"{RULES}[latent tree]"),
+        ),
+    ),
+    *_of(
+        "solve/prices.py",
+        (
+            "",
+            "offset = raised(view.log_factor, log_factor, math.fsum(terms), rounding)",
+            "offset = raised(view.log_factor, log_factor, rounding)",
+            "the bound with prices lacks what they give back to states that satisfy the constraints",
+            (f"{RULES}[dense]", f"{RULES}[coins]"),
+        ),
+    ),
+    *_of(
+        "solve/rows.py",
+        (
+            "def _propagate(",
+            "if dear or most - dearest[i] + rows.cost[i, x] < rows.low[r]:",
+            "if dear or most - dearest[i] + rows.cost[i, x] <= rows.low[r]:",
+            "literals go with which a constraint can just be satisfied",
+            (f"{RULES}[dense]", f"{RULES}[coins]"),
+        ),
+    ),
+    *_of(
+        "solve/hill_climb.py",
+        (
+            "def _offer_allowed(",
+            "if not rows.allows(state[None])[0]:",
+            "if state.size == 0:",
+            "states that the constraints forbid become the best known",
+            (f"{RULES}[dense]", f"{RULES}[coins]"),
+        ),
+    ),
+]
+
 MUTATIONS: list[Mutation] = [
     *SWEEP_BREAKS,
     *FRONTIER_BREAKS,
@@ -1714,4 +1772,5 @@ MUTATIONS: list[Mutation] = [
     *NUMBER_BREAKS,
     *NETWORK_BREAKS,
     *CERTIFICATE_BREAKS,
+    *RULE_BREAKS,
 ]

@@ -10,12 +10,13 @@ import pytest
 import margmap as mm
 import naive
 import plain_elimination as plain
+from circuits import columns, fixed
 from margmap.foundation.limits import Limits, Stopped
 from problems import SORTS, STRUCTURED, make
 from ruled import random_constraints
 
 #: Problems a sort; MARGMAP_CONSTRAINED=90 makes them more than 2,000 circuits in all.
-EACH = int(os.environ.get("MARGMAP_CONSTRAINED", "7"))
+EACH = int(os.environ.get("MARGMAP_CONSTRAINED", "4"))
 
 
 def ruled(sort, seed, most=4):
@@ -276,3 +277,46 @@ def test_the_shared_instances_with_half_the_ones(shared):
         assert {r.status for r in answers} == {"optimal"}
         assert max(sum(r.state.values()) for r in answers) <= ones // 2
         assert max(r.log_prob for r in answers) - min(r.log_prob for r in answers) <= 1e-9
+
+
+@pytest.mark.parametrize("sort", ["dense", "many values", "dense, unstructured"])
+def test_with_evidence_that_is_no_single_value(sort):
+    """A likelihood of a hidden variable beside the constraints: the sum over its values, each weighted."""
+    mixed = 0
+    for seed in range(500, 500 + 2 * EACH):
+        p, constraints, _ = ruled(sort, seed)
+        known = {*p.query, *p.evidence}
+        hidden = [c for c in naive.mentioned(p.circuit) if p.circuit.variables[c].name not in known]
+        if not hidden:
+            continue
+        variable = p.circuit.variables[hidden[0]]
+        likelihood = {variable.label(x): (x + 1) / 4 for x in range(variable.cardinality)}
+        asked, given = columns(p.circuit, p.query), fixed(p.circuit, p.evidence)
+        total = {}
+        for x in range(variable.cardinality):
+            for probability, codes in naive.marginal_map(p.circuit, asked, {**given, hidden[0]: x}):
+                total[codes] = total.get(codes, 0.0) + probability * (x + 1) / 4
+        holds = random_constraints(np.random.default_rng([seed, 7]), p.circuit, p.query)[1]
+        feasible = {}
+        for codes, probability in total.items():
+            labels = [p.circuit.variables[c].label(x) for c, x in zip(asked, codes, strict=True)]
+            if holds(dict(zip(p.query, labels, strict=True))):
+                feasible[tuple(labels)] = naive.log(probability)
+        r = mm.marginal_map(p.circuit, p.query, {**p.evidence, variable.name: likelihood}, constraints=constraints)
+        assert r.status in ("optimal", "infeasible"), p.name
+        check(p, r, feasible)
+        mixed += 1
+    assert mixed > 0
+
+
+def test_progress_tells_of_allowed_states_only():
+    p, constraints, feasible = ruled("coins", 3)
+    for method in ("frontier", "branch", "brute"):
+        told = []
+        r = mm.marginal_map(p.circuit, p.query, p.evidence, method, constraints=constraints, on_progress=told.append)
+        best = max(feasible.values())
+        assert r.status == "optimal"
+        assert any(now.state is not None for now in told)
+        for now in told:
+            assert now.state is None or tuple(now.state.values()) in feasible
+            assert now.log_lower <= best <= now.log_upper
