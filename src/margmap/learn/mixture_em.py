@@ -141,8 +141,9 @@ def _responsibilities(parts: list[tuple[Circuit, float]], codes: Codes) -> Float
     """How much each row belongs to each component."""
     value = np.column_stack([log_likelihood(circuit, codes) + weight for circuit, weight in parts])
     top = value.max(axis=1, keepdims=True)
-    share: FloatArray = np.exp(value - np.where(np.isfinite(top), top, 0.0))
-    return share / np.maximum(share.sum(axis=1, keepdims=True), 1e-300)
+    value = np.exp(value - np.where(np.isfinite(top), top, 0.0))
+    share: FloatArray = value / np.maximum(value.sum(axis=1, keepdims=True), 1e-300)
+    return share
 
 
 def _maximise(

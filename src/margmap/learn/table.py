@@ -254,7 +254,7 @@ def read_both(
     raw = chosen_columns(read_raw(data, "the data", words, **given), columns)
     more = None if valid is None else _like(raw, read_raw(valid, "the validation data", words, **given))
     if variables is not None:
-        if len(variables) != len(raw.columns):
+        if raw.origin == "matrix" and len(variables) != len(raw.columns):
             raise DataError(f"the data has {len(raw.columns)} columns, but the circuit {len(variables)} variables")
         found = Table(_encoded(tuple(variables), raw, "error"), tuple(variables))
     else:
@@ -347,9 +347,9 @@ def _encoded(variables: tuple[Variable, ...], raw: RawTable, unknown: Unknown) -
     else:
         columns = [*raw.columns]
         numbered = [variable.name for variable in variables if isinstance(variable.name, int)]
-        if len(numbered) == len(variables) and len(columns) > len(variables) and 0 < min(numbered):
-            if max(numbered) <= len(columns):  # a file without names of which columns were left out
-                columns = [raw.columns[name - 1] for name in numbered]
+        more = len(numbered) == len(variables) < len(columns)
+        if more and min(numbered) > 0 and max(numbered) <= len(columns):
+            columns = [raw.columns[name - 1] for name in numbered]  # columns of a file without names were left out
         if len(columns) != len(variables):
             raise DataError(f"{raw.what} has {len(columns)} columns, but there are {len(variables)} variables")
     codes = [
