@@ -66,7 +66,7 @@ def test_id_carried_columns_and_truth(folder: Path) -> None:
     assert err == ""
     rows = answers()
     assert list(rows[0])[:2] == ["person", "row"]
-    assert list(rows[0])[-5:] == ["age", "grade", "truth:city", "truth:member", "correct"]
+    assert list(rows[0])[-5:] == ["grade", "age", "truth:city", "truth:member", "correct"]
     assert [row["person"] for row in rows] == ["a", "b", "c", "d"]
     assert [row["age"] for row in rows] == ["NA", "25.5", "[60, inf)", "70"]
     given = [
