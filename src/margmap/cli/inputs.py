@@ -25,6 +25,9 @@ _TYPES: dict[str, tuple[Callable[[str], Any], str]] = {
     "int": (whole_of, "a whole number"),
 }
 
+# The name of a bin, such as [18, 25).
+_BIN = re.compile(r"[\[(][^\[\]()=,]*,[^\[\]()=,]*[\])]")
+
 
 def given(**values: Any) -> dict[str, Any]:
     """The options that were given: those that are not None."""
@@ -79,7 +82,8 @@ def parse_evidence(option: str, texts: Sequence[str] | None) -> dict[Name, Any]:
 
     pairs: list[tuple[Name, Any]] = []
     for text in texts or ():
-        for part in split(text, ","):
+        for masked in split(_BIN.sub(lambda bin: bin[0].replace(",", "\0"), text), ","):
+            part = masked.replace("\0", ",")  # the comma in the name of a bin such as [18, 25) divides nothing
             found = read_pair(part)
             if found is None:
                 raise QueryError(
