@@ -7,7 +7,8 @@ The parts, in the order in which they are used:
    exact scores (:mod:`margmap.network.scoring`, :mod:`margmap.network.local_search`);
 3. if no hidden variable is left, toulbar2 searches for something better beside all that follows
    (:mod:`margmap.network.wcsp`);
-4. weighted mini-buckets bound from above, tightened at lower and lower temperatures and with larger and larger tables
+4. costs are shifted between tables that share a variable (:mod:`margmap.network.cost_shift`), a bound at once; then
+   weighted mini-buckets bound from above, tightened at lower and lower temperatures and with larger and larger tables
    (:mod:`margmap.network.mini_bucket`); a state is read off each bound;
 5. values of query variables whose bound does not beat the best state are removed, and it starts again at 1 with smaller
    tables: what could not be summed out before often can be now. If all tables fit, the bound is the answer.
@@ -16,19 +17,20 @@ The parts, in the order in which they are used:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
-from margmap.circuit import LongArray
+from margmap.circuit import FloatArray, LongArray
 from margmap.foundation.limits import Limits
 from margmap.network.and_or import Found, LayeredSearch, Step, search_steps
+from margmap.network.cost_shift import CostShift
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, restricted
-from margmap.network.mini_bucket import Bound, MiniBuckets, decode, literal_bounds, partition
+from margmap.network.mini_bucket import MiniBuckets, decode, literal_bounds, partition
 from margmap.network.order import find_order
 from margmap.network.partial_sum import sum_out_cheap
 from margmap.network.scoring import Outline, Scorer, outline
@@ -55,6 +57,10 @@ FIRST_WIDTH, MOST_WIDTH, LAYER_SECONDS = 64, 1 << 18, 1.0
 #: Bounds at this temperature or a lower one are good enough to search by.
 COLD = 0.05
 
+#: Sweeps of cost shifting between two looks at its bound; it ends when they gain less than this share of the gap, or
+#: after so many seconds.
+SWEEPS, SHIFT_GAIN, SHIFT_SECONDS = 2, 0.02, 5.0
+
 #: It starts again once the log of the number of states has fallen by this share of what is left.
 PRUNED = 0.2
 
@@ -79,8 +85,9 @@ class Incumbent:
     state: LongArray | None = None
     log_lower: float = -np.inf
     log_upper: float = np.inf
-    #: What rounding can have done to the score of a state.
-    rounding: float = 0.0
+    #: What rounding can have done to the score of any state; to that of the best one, where that was looked at.
+    any_rounding: float = 0.0
+    own_rounding: float | None = None
     tell: Callable[[str], None] = lambda doing: None
     notes: dict[str, Any] = field(default_factory=dict)
 
@@ -88,9 +95,14 @@ class Incumbent:
         """Take a state if it is better."""
         if log_value <= self.log_lower and self.state is not None:
             return False
-        self.state, self.log_lower = state.copy(), log_value
+        self.state, self.log_lower, self.own_rounding = state.copy(), log_value, None
         self.tell(doing)
         return True
+
+    @property
+    def rounding(self) -> float:
+        """What rounding can have done to the score of the best state."""
+        return self.any_rounding if self.own_rounding is None else self.own_rounding
 
     def lower(self, log_upper: float, doing: str) -> None:
         """Take a bound on all states if it is tighter."""
@@ -179,7 +191,7 @@ class Anytime:
 
     def _keep(self, scorer: Scorer) -> None:
         self.scorer = scorer
-        self.found.rounding = scorer.rounding + scorer.model.rounding
+        self.found.any_rounding = scorer.rounding + scorer.model.rounding
 
     def _start(self) -> LongArray:
         """The most likely values by the tables of single variables, and the first ones otherwise."""
@@ -252,6 +264,10 @@ class Anytime:
 
     def _bound_and_prune(self, reduced: LogModel, rounds: int) -> bool:
         """Bounds at growing table sizes until values fall or the bounds meet; whether any value fell."""
+        shifted = self._shift(reduced)
+        if shifted is None:
+            return True
+        reduced = shifted
         order = self._order(reduced)
         spread = _spread(reduced)
         limit, last = FIRST_LIMIT, -1
@@ -276,7 +292,7 @@ class Anytime:
                 if self._score(state, doing) and not buckets.exact:
                     self._search(state, FIRST_SECONDS)
                 self._enough()
-                if not buckets.exact and self._prune(buckets, found):
+                if not buckets.exact and self._prune(literal_bounds(buckets, found)):
                     return True
                 if not buckets.exact and 0 < temperature <= COLD:
                     last_chance = temperature == _TEMPERATURES[-1]
@@ -287,6 +303,27 @@ class Anytime:
                 return False
             limit *= GROWTH
             self._search(self._current(), 2 * FIRST_SECONDS)
+
+    def _shift(self, reduced: LogModel) -> LogModel | None:
+        """The model with its costs where they bound well; None if so many values fell that it is best to start again."""
+        if not reduced.factors or not any(len(factor.scope) > 1 for factor in reduced.factors):
+            return reduced
+        shift = CostShift(reduced)
+        begun, before = self.limits.clock(), np.inf
+        while True:
+            self._run(partial(shift.sweep, SWEEPS))
+            log_upper, literals, _ = self._run(lambda _stop: shift.bounds())
+            self.found.lower(log_upper, "cost shifting")
+            state = self._whole(shift.state())
+            if self._score(state, "cost shifting"):
+                self._search(state, FIRST_SECONDS)
+            self._enough()
+            if self._prune(literals):
+                return None
+            gained, gap = before - log_upper, log_upper - self.found.log_lower
+            if gained < SHIFT_GAIN * gap or self.limits.clock() - begun > SHIFT_SECONDS:
+                return shift.shifted()
+            before = log_upper
 
     def _layers(self, search: LayeredSearch, seconds: float) -> None:
         """Search along the order with these bounds: wider and wider as long as that is soon done."""
@@ -326,12 +363,12 @@ class Anytime:
         found = find_order(cardinality, scopes, last, seconds=0.5, watch=self.limits.check)
         return [used[i] for i in found.variables]
 
-    def _prune(self, buckets: MiniBuckets, found: Bound) -> bool:
+    def _prune(self, literals: Mapping[int, FloatArray]) -> bool:
         """Remove the values that cannot be in a better state; whether enough fell to start again."""
         if self.found.log_lower == -np.inf:
             return False
         before = sum(np.log(self.values[v].size) for v in self.model.query)
-        for v, bounds in literal_bounds(buckets, found).items():
+        for v, bounds in literals.items():
             keep = bounds > self.found.log_lower - self.found.rounding
             if np.intersect1d(self.values[v], self._outer[v][keep]).size == 0:  # nothing is better than the incumbent
                 self.found.lower(self.found.log_lower + self.found.rounding, "no value is left")
@@ -398,8 +435,20 @@ class Anytime:
 
     def _enough(self) -> None:
         self._hear()
+        self._look_at_rounding()
         if self.found.proven(self.limits.gap) or (self.other is not None and self.other.done):
             raise _Enough
+
+    def _look_at_rounding(self) -> None:
+        """If the bounds are apart by rounding alone, count that of the best state and not that of any."""
+        found = self.found
+        apart = found.log_upper - found.log_lower
+        if found.state is None or found.own_rounding is not None or apart > self.limits.gap + 2 * found.any_rounding:
+            return
+        if found.any_rounding > self.limits.gap:
+            alone = restricted(self.model, {v: [int(found.state[v])] for v in self.model.query})
+            scorer = Scorer(alone, outline(alone, 0.0, self.limits.check))
+            found.own_rounding = min(found.any_rounding, scorer.rounding + alone.rounding)
 
     def _for(self, seconds: float, work: Callable[[LongArray], tuple[LongArray, float]]) -> tuple[LongArray, float]:
         """Local search until it ends or so many seconds have passed."""
