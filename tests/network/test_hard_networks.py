@@ -13,14 +13,15 @@ import margmap as mm
 from margmap.foundation.limits import Limits, Stopped
 from margmap.network.and_or import LayeredSearch, search_steps
 from margmap.network.anytime import Anytime, Incumbent
+from margmap.network.cost_shift import CostShift
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, log_model, restricted
-from margmap.network.mini_bucket import MiniBuckets, decode, literal_bounds
+from margmap.network.mini_bucket import MiniBuckets, decode, literal_bounds, partition
 from margmap.network.network import Network
 from margmap.network.partial_sum import sum_out_cheap
 from margmap.network.relevance import Problem
 from margmap.network.scoring import GO_ON, Scorer
-from margmap.network.wcsp import Toulbar2, cost_of, costs, written
+from margmap.network.wcsp import Toulbar2, cost_of, costs, prepare, written
 
 toulbar2 = pytest.mark.skipif(importlib.util.find_spec("pytoulbar2") is None, reason="needs pytoulbar2")
 
@@ -125,7 +126,7 @@ def test_mini_buckets_bound_from_above_however_they_are_divided_and_tightened():
     for _, asked, _, values, problem, model in everything:
         best = math.log(values.max())
         order = elimination_order(model, rng)
-        buckets = MiniBuckets(model, order, int(rng.choice([1, 4, 16, 1 << 20])))
+        buckets = MiniBuckets(model, partition(model, order, int(rng.choice([1, 4, 16, 1 << 20]))))
         for temperature in (None, 1.0, 0.1, 0.01):
             if temperature is not None:
                 buckets.tighten(15, temperature, GO_ON)
@@ -135,14 +136,40 @@ def test_mini_buckets_bound_from_above_however_they_are_divided_and_tightened():
                 assert found.log_upper == pytest.approx(best, abs=1e-8)
                 state = decode(model, buckets.parts, found.filled)
                 assert value_at(values, asked, problem, state) == pytest.approx(best, abs=1e-9)
-            for i, bounds in literal_bounds(buckets, found).items():
-                axis = asked.index(problem.open[i])
-                under = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).max(axis=1)
-                under = under[problem.values[problem.open[i]]]
-                with np.errstate(divide="ignore"):
-                    assert (bounds >= np.log(under) - 1e-9).all()
+            assert_bounded_under_each_value(literal_bounds(buckets, found), values, asked, problem)
         tight += found.log_upper <= best + 1e-3
     assert tight > 0.6 * len(everything)
+
+
+def assert_bounded_under_each_value(literals, values, asked, problem):
+    for i, bounds in literals.items():
+        axis = asked.index(problem.open[i])
+        under = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).max(axis=1)
+        under = under[problem.values[problem.open[i]]]
+        with np.errstate(divide="ignore"):
+            assert (bounds >= np.log(under) - 1e-9).all()
+
+
+def test_cost_shifting_bounds_from_above_and_changes_no_score():
+    rng = np.random.default_rng(4)
+    tighter = 0
+    everything = instances(7000, 200)
+    for _, asked, _, values, problem, model in everything:
+        best = math.log(values.max())
+        shift = CostShift(model)
+        first = shift.bounds()[0]
+        for rounds in (0, 1, 5):
+            shift.sweep(rounds, GO_ON)
+            log_upper, literals, _ = shift.bounds()
+            assert log_upper >= best - 1e-12 * (1 + abs(best))
+            assert_bounded_under_each_value(literals, values, asked, problem)
+            assert value_at(values, asked, problem, shift.state()) <= best + 1e-9
+        tighter += log_upper < first - 1e-6
+        scorer = Scorer(shift.shifted())
+        for _ in range(3):
+            state = np.array([rng.integers(k) for k in model.cardinality], dtype=np.int64)
+            assert scorer.score(state) == pytest.approx(value_at(values, asked, problem, state), abs=1e-9)
+    assert tighter > 0.5 * len(everything)
 
 
 def test_restricting_values_leaves_the_scores_of_those_that_remain():
@@ -181,7 +208,7 @@ def test_toulbar2_proves_what_is_left_and_takes_a_state_to_beat():
         if not reduced.factors:
             continue
         for incumbent in (None, np.zeros(len(model.cardinality), dtype=np.int64)):
-            search = Toulbar2(reduced, incumbent, 1e-9)
+            search = Toulbar2(prepare(reduced, incumbent, 1e-9))
             try:
                 for _ in range(3000):
                     search.poll()
@@ -317,7 +344,7 @@ def test_a_stopped_search_leaves_no_process_behind():
     import os
 
     model = log_model(Problem(grid(12), list(range(144)), {}), set(range(144)))
-    search = Toulbar2(model, None, 1e-9)
+    search = Toulbar2(prepare(model, None, 1e-9))
     process = search._process.pid
     file = search._file
     search.close()
@@ -335,12 +362,12 @@ def test_layered_search_bounds_at_any_width_and_proves_at_full_width():
     beams = 0
     for _, asked, _, values, problem, model in instances(5000, 150):
         best = math.log(values.max())
-        buckets = MiniBuckets(model, elimination_order(model, rng), int(rng.choice([1, 4, 16])))
+        buckets = MiniBuckets(model, partition(model, elimination_order(model, rng), int(rng.choice([1, 4, 16]))))
         buckets.tighten(10, 0.3, GO_ON)
         search = LayeredSearch(search_steps(buckets), buckets, buckets.bound(GO_ON))
         for floor in (-math.inf, best - 1.0, best):
             for width in (1, 3, 1 << 20):
-                found = search.search(floor, width, lambda: None)
+                found = search.search(floor, width)
                 assert max(found.log_upper, floor) >= best - 1e-9
                 beams += not found.complete
                 if found.complete and found.state is not None and not model.hidden:

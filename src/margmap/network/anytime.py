@@ -26,7 +26,7 @@ import numpy as np
 
 from margmap.circuit import FloatArray, LongArray
 from margmap.foundation.limits import Limits
-from margmap.network.and_or import Found, LayeredSearch, Step, search_steps
+from margmap.network.and_or import LayeredSearch, Step, search_steps
 from margmap.network.cost_shift import CostShift
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, restricted
@@ -34,7 +34,7 @@ from margmap.network.mini_bucket import MiniBuckets, decode, literal_bounds, par
 from margmap.network.order import find_order
 from margmap.network.partial_sum import sum_out_cheap
 from margmap.network.scoring import Outline, Scorer, outline
-from margmap.network.wcsp import MOST_ENTRIES, Toulbar2, available
+from margmap.network.wcsp import MOST_ENTRIES, Toulbar2, available, prepare
 
 #: Hidden variables are summed out first while their tables have at most this many entries.
 CHEAP_ENTRIES = 1 << 17
@@ -169,14 +169,14 @@ class Anytime:
         tops = sum(float(factor.table.max()) for factor in model.factors)
         self.found.lower(model.log_constant + tops + summed + model.rounding + 1e-9, "the tables' maxima")
         if soon:  # small tables are scored at once, without a look at the clock
-            plan = outline(model, 0.0)
+            plan = self._apart(lambda: outline(model, 0.0))
             if plan.work(model) <= QUICK_ENTRIES:
                 self._keep(Scorer(model, plan))
                 self.found.offer(self._start(), self._scorer.score(self._start()), "first state")
         everything = LogModel(
             model.cardinality, frozenset(range(len(model.cardinality))), model.factors, model.log_constant, 0.0
         )
-        complete = Scorer(everything, outline(everything))
+        complete = self._apart(lambda: Scorer(everything, outline(everything)))
         state, _ = self._for(
             FIRST_SECONDS / (10 if soon else 1),
             lambda stop: local_search(complete, self._start(), stop, shakes=self._shakes),
@@ -211,7 +211,8 @@ class Anytime:
         best: tuple[int, LogModel, Outline] | None = None
         for limit in limits:
             model = self.summed(limit) if limit else self.model
-            plan = outline(model, 0.3 if len(limits) > 1 else 0.02, self.limits.check)
+            seconds = 0.3 if len(limits) > 1 else 0.02
+            plan = self._apart(partial(outline, model, seconds))
             work = plan.work(model) + sum(len(factor.scope) for factor in model.factors)
             if best is None or work < best[0]:
                 best = work, model, plan
@@ -221,7 +222,7 @@ class Anytime:
         _, model, plan = best
         if plan.room(model) > self.limits.memory_left():
             raise MemoryError
-        return Scorer(model, plan)
+        return self._apart(lambda: Scorer(model, plan))
 
     def _search(self, state: LongArray, seconds: float) -> None:
         """Local search with exact scores for some seconds."""
@@ -255,7 +256,8 @@ class Anytime:
         self._outer = list(self.values)
         kept = {v: values for v, values in enumerate(self.values) if values.size < self.model.cardinality[v]}
         if kept:
-            reduced = sum_out_cheap(restricted(self.model, kept), CHEAP_ENTRIES, self.limits.check)
+            smaller = self._apart(lambda: restricted(self.model, kept))
+            reduced = sum_out_cheap(smaller, CHEAP_ENTRIES, self.limits.check)
         else:
             reduced = self.summed(CHEAP_ENTRIES)
         self.found.notes["hidden left"] = len(reduced.hidden)
@@ -272,7 +274,7 @@ class Anytime:
         spread = _spread(reduced)
         limit, last = FIRST_LIMIT, -1
         while True:
-            parts = partition(reduced, order, limit)
+            parts = self._apart(partial(partition, reduced, order, limit))
             entries = sum(parts.sizes(reduced))
             if entries == last and limit < MOST_LIMIT:
                 limit *= GROWTH
@@ -280,19 +282,19 @@ class Anytime:
             if entries * BYTES_PER_ENTRY > min(self.limits.memory_left(), self.limits.memory) and last >= 0:
                 return False
             last = entries
-            buckets = MiniBuckets(reduced, order, limit)
-            steps: tuple[Step, ...] = () if buckets.exact else search_steps(buckets)
+            buckets = self._apart(partial(MiniBuckets, reduced, parts))
+            steps: tuple[Step, ...] = () if buckets.exact else self._apart(partial(search_steps, buckets))
             for temperature in (0.0,) if buckets.exact else (0.0, *_TEMPERATURES):
                 if temperature > 0:
                     self._run(partial(buckets.tighten, _STEPS, temperature * spread))
                 found = self._run(buckets.bound)
                 doing = f"mini-buckets of at most {limit} entries"
                 self.found.lower(found.log_upper, doing)
-                state = self._whole(decode(reduced, buckets.parts, found.filled))
+                state = self._whole(self._apart(partial(decode, reduced, parts, found.filled)))
                 if self._score(state, doing) and not buckets.exact:
                     self._search(state, FIRST_SECONDS)
                 self._enough()
-                if not buckets.exact and self._prune(literal_bounds(buckets, found)):
+                if not buckets.exact and self._prune(self._apart(partial(literal_bounds, buckets, found))):
                     return True
                 if not buckets.exact and 0 < temperature <= COLD:
                     last_chance = temperature == _TEMPERATURES[-1]
@@ -308,13 +310,13 @@ class Anytime:
         """The model with its costs where they bound well; None if so many values fell that it is best to start again."""
         if not reduced.factors or not any(len(factor.scope) > 1 for factor in reduced.factors):
             return reduced
-        shift = CostShift(reduced)
+        shift = self._apart(partial(CostShift, reduced))
         begun, before = self.limits.clock(), np.inf
         while True:
             self._run(partial(shift.sweep, SWEEPS))
-            log_upper, literals, _ = self._run(lambda _stop: shift.bounds())
+            log_upper, literals, _ = self._apart(shift.bounds)
             self.found.lower(log_upper, "cost shifting")
-            state = self._whole(shift.state())
+            state = self._whole(self._apart(shift.state))
             if self._score(state, "cost shifting"):
                 self._search(state, FIRST_SECONDS)
             self._enough()
@@ -322,7 +324,7 @@ class Anytime:
                 return None
             gained, gap = before - log_upper, log_upper - self.found.log_lower
             if gained < SHIFT_GAIN * gap or self.limits.clock() - begun > SHIFT_SECONDS:
-                return shift.shifted()
+                return self._apart(shift.shifted)
             before = log_upper
 
     def _layers(self, search: LayeredSearch, seconds: float) -> None:
@@ -331,7 +333,7 @@ class Anytime:
         begun = self.limits.clock()
         while True:
             floor = self.found.log_lower
-            result = self._run(partial(self._layer, search, floor, width))
+            result = self._run(partial(search.search, floor, width))
             doing = f"AND/OR search of width {width}"
             self.found.notes["widest"] = max(result.widest, self.found.notes.get("widest", 0))
             self.found.lower(max(result.log_upper, floor + self.found.rounding), doing)
@@ -346,13 +348,6 @@ class Anytime:
                 return
             width *= 8
 
-    def _layer(self, search: LayeredSearch, floor: float, width: int, stop: LongArray) -> Found:
-        def check() -> None:
-            if stop[0] != 0:
-                raise _Enough
-
-        return search.search(floor, width, check)
-
     def _order(self, model: LogModel) -> list[int]:
         """An elimination order, hidden variables first."""
         used = sorted({v for factor in model.factors for v in factor.scope})
@@ -360,7 +355,7 @@ class Anytime:
         scopes = [[place[v] for v in factor.scope] for factor in model.factors]
         cardinality = [model.cardinality[v] for v in used]
         last = [place[v] for v in used if v in model.query] if model.hidden else []
-        found = find_order(cardinality, scopes, last, seconds=0.5, watch=self.limits.check)
+        found = self._apart(partial(find_order, cardinality, scopes, last, seconds=0.5))
         return [used[i] for i in found.variables]
 
     def _prune(self, literals: Mapping[int, FloatArray]) -> bool:
@@ -397,7 +392,7 @@ class Anytime:
             if all(c < v.size and v[c] == x for c, v, x in zip(codes, self._outer, self._current(), strict=True)):
                 incumbent = np.array(codes, dtype=np.int64)
         room = int(self.limits.memory_left()) if self.limits.memory_left() < self.limits.memory else 0
-        self.other = Toulbar2(reduced, incumbent, self.limits.gap / 8, room)
+        self.other = Toulbar2(self._apart(partial(prepare, reduced, incumbent, self.limits.gap / 8)), room)
         self.found.notes["toulbar2"] = True
         until = self.limits.clock() + _ALONE_SECONDS
         while self.other.running and self.limits.clock() < until:
@@ -447,12 +442,16 @@ class Anytime:
             return
         if found.any_rounding > self.limits.gap:
             alone = restricted(self.model, {v: [int(found.state[v])] for v in self.model.query})
-            scorer = Scorer(alone, outline(alone, 0.0, self.limits.check))
+            scorer = self._apart(lambda: Scorer(alone, outline(alone, 0.0)))
             found.own_rounding = min(found.any_rounding, scorer.rounding + alone.rounding)
 
     def _for(self, seconds: float, work: Callable[[LongArray], tuple[LongArray, float]]) -> tuple[LongArray, float]:
         """Local search until it ends or so many seconds have passed."""
         return self._run(work, until=self.limits.clock() + seconds)
+
+    def _apart(self, work: Callable[[], T]) -> T:
+        """Make something that does not look at the clock; at a limit its end is not waited for."""
+        return self.limits.run(lambda _stop: work(), wait=False)
 
     def _run(self, work: Callable[[LongArray], T], until: float = np.inf) -> T:
         """Run work in a thread, which is told to stop by its flag at a limit, or when toulbar2 is done."""

@@ -49,6 +49,9 @@ MAX_BYTES = 6 << 30
 #: in the larger one if all hidden variables are cheap, since the search is likely to prove the answer then.
 LONG_SECONDS, FIRST_SHARE, LIKELY_SHARE = 2.0, 0.08, 0.5
 
+#: Seconds for a first state before better orders are looked for.
+FIRST_STATE_SECONDS = 2.0
+
 #: Seconds past a limit, or the share of it, for a state where there was none yet.
 GRACE_SECONDS, GRACE_SHARE = 0.15, 0.05
 
@@ -134,12 +137,15 @@ class _NetworkMap:
 
     # Search: a state and bounds without a circuit.
 
-    def _anytime(self, method: str) -> Anytime:
-        """The search over the query, which goes on where it was stopped."""
+    def _anytime(self, method: str, limits: Limits | None = None) -> Anytime:
+        """The search over the query, which goes on where it was stopped; making it counts against the limits."""
         if self.search is None:
+            limits = limits or self.limits
             if self.problem is None:
-                self.problem = Problem(self.network, self.question.columns, self.observed)
-            model = log_model(self.problem, set(self.question.columns))
+                make = partial(Problem, self.network, self.question.columns, self.observed)
+                self.problem = limits.run(lambda _stop: make(), wait=False)
+            logs = partial(log_model, self.problem, set(self.question.columns))
+            model = limits.run(lambda _stop: logs(), wait=False)
             self.found.tell = self._tell
             extra = {"wcsp": True, "andor": False}.get(method)
             self.search = Anytime(model, self.limits, self.found, use_toulbar2=extra)
@@ -168,13 +174,16 @@ class _NetworkMap:
         seconds = SECONDS_PER_ENTRY * plan.entries
         if seconds < LONG_SECONDS:
             return
-        limits = self.limits
-        search = self._anytime(AUTO)
-        likely = not search.summed(CHEAP_ENTRIES).hidden
+        likely = not self._anytime(AUTO).summed(CHEAP_ENTRIES).hidden
         share = LIKELY_SHARE if likely else FIRST_SHARE
-        search.limits = limits.until(limits.clock() + max(0.5, share * seconds))
+        self._share_of(max(0.5, share * seconds), lambda search: search.run())
+
+    def _share_of(self, seconds: float, work: Callable[[Anytime], None]) -> None:
+        """Let the search work for so many seconds at most."""
+        limits, search = self.limits, self._anytime(AUTO)
+        search.limits = limits.until(limits.clock() + seconds)
         try:
-            search.run()
+            work(search)
         except Stopped:
             limits.check()
         except MemoryError:
@@ -188,10 +197,7 @@ class _NetworkMap:
         seconds = limits.deadline - limits.begun
         grace = Limits(max(GRACE_SECONDS, GRACE_SHARE * seconds) if seconds < np.inf else GRACE_SECONDS)
         with suppress(Stopped, MemoryError), grace.not_counting_compilation():
-            if self.problem is None:  # it may be slow to make: then there is no state
-                make = partial(Problem, self.network, self.question.columns, self.observed)
-                self.problem = grace.run(lambda _stop: make(), wait=False)
-            search = self._anytime(AUTO)
+            search = self._anytime(AUTO, grace)  # it may be slow to make: then there is no state
             search.limits = grace
             search.first_state(soon=True)
 
@@ -251,20 +257,26 @@ class _NetworkMap:
         self.limits.tell(doing)
 
     def _plan(self) -> tuple[Prediction, Prediction]:
-        """Any order, and one with the hidden variables first; a tenth of the time may go into the search for both."""
-        self._say("looking for an elimination order")
-        seconds = (self.limits.deadline - self.limits.begun) / 20
+        """Any order, and one with the hidden variables first; a tenth of the time may go into the search for both.
 
-        def planning(stop: LongArray) -> tuple[Prediction, Prediction | None]:
-            self.problem = Problem(self.network, self.question.columns, self.observed)
-            asked = set(self.question.columns)
-            # One order of each kind says whether it is worth looking for better ones.
-            free, first = plans(self.problem, asked, seconds=0.0, watch=lambda: _look(stop))
-            if min(free.entries, (first or free).entries) > HOPELESS * ENTRIES_PER_EDGE * self.limit:
-                return free, first
+        One order of each kind says whether it is worth looking for better ones. If neither is soon gone through, a
+        first state comes before that.
+        """
+        self._say("looking for an elimination order")
+        asked = set(self.question.columns)
+        share = (self.limits.deadline - self.limits.begun) / 20
+
+        def planning(seconds: float, stop: LongArray) -> tuple[Prediction, Prediction | None]:
+            if self.problem is None:
+                self.problem = Problem(self.network, self.question.columns, self.observed)
             return plans(self.problem, asked, seconds=seconds, watch=lambda: _look(stop))
 
-        free, first = self.limits.run(planning, wait=False)
+        free, first = self.limits.run(partial(planning, 0.0), wait=False)
+        least = min(free.entries, (first or free).entries)
+        if SECONDS_PER_ENTRY * least >= LONG_SECONDS:
+            self._share_of(FIRST_STATE_SECONDS, lambda search: search.first_state())
+        if least <= HOPELESS * ENTRIES_PER_EDGE * self.limit:
+            free, first = self.limits.run(partial(planning, share), wait=False)
         return free, first or free
 
     def _eliminate(self, plan: Prediction) -> Result:
