@@ -256,8 +256,26 @@ def bucket_table(
 ) -> FloatArray:
     """log W of a bucket, over its context and, last, its variable."""
     axes = (*bucket.context, bucket.variable)
+    table = np.zeros([problem.values[v].size for v in axes])
+    for scope, array in bucket_parts(problem, buckets, bucket, logs, messages):
+        table += spread(scope, array, axes)
+    return table
+
+
+def bucket_parts(
+    problem: Problem,
+    buckets: Sequence[Bucket],
+    bucket: Bucket,
+    logs: Sequence[FloatArray],
+    messages: Mapping[int, FloatArray],
+) -> list[tuple[tuple[int, ...], FloatArray]]:
+    """What the table of a bucket is the sum of, the largest first; scopes are in the order of the bucket's axes.
+
+    Small tables are added up among themselves, as far as one contains the other.
+    """
+    axes = (*bucket.context, bucket.variable)
     place = {v: i for i, v in enumerate(axes)}
-    shape = [problem.values[v].size for v in axes]
+    entries = math.prod(problem.values[v].size for v in axes)
     parts: list[tuple[tuple[int, ...], FloatArray]] = []
     for number in bucket.factors:
         scope = problem.factors[number].scope
@@ -265,19 +283,15 @@ def bucket_table(
         parts.append((tuple(scope[i] for i in by_axis), logs[number].transpose(by_axis)))
     parts += [(buckets[c].context, messages[c]) for c in bucket.children]
     parts.sort(key=lambda part: -part[1].size)
-    table = np.zeros(shape)
-    # Small tables are added up among themselves first, as far as one contains the other.
     merged: list[tuple[tuple[int, ...], FloatArray]] = []
     for scope, array in parts:
         for i, (larger, added) in enumerate(merged):
-            if set(scope) <= set(larger) and added.size < table.size:
-                merged[i] = (larger, added + _spread(scope, array, larger))
+            if set(scope) <= set(larger) and added.size < entries:
+                merged[i] = (larger, added + spread(scope, array, larger))
                 break
         else:
             merged.append((scope, array))
-    for scope, array in merged:
-        table += _spread(scope, array, axes)
-    return table
+    return merged
 
 
 class _Builder:
@@ -355,7 +369,7 @@ class _Builder:
         steps: list[tuple[IntArray, IntArray]] = []
         flat = rows.reshape(-1)
         for c in below:
-            ids = _copied(_spread(self.plan.buckets[c].context, nodes[c], axes), shape)
+            ids = _copied(spread(self.plan.buckets[c].context, nodes[c], axes), shape)
             key, found = _intern_pairs(key, ids, flat)
             steps.append(found)
         width = len(below) + (leaf >= 0)
@@ -440,7 +454,7 @@ class _Builder:
         )
 
 
-def _spread(scope: tuple[int, ...], array: NDArray[T], axes: tuple[int, ...]) -> NDArray[T]:
+def spread(scope: tuple[int, ...], array: NDArray[T], axes: tuple[int, ...]) -> NDArray[T]:
     """A view of an array over ``scope`` that broadcasts over ``axes``; both list variables in the same order."""
     sizes = dict(zip(scope, array.shape, strict=True))
     return array.reshape([sizes.get(v, 1) for v in axes])
