@@ -332,6 +332,29 @@ def test_progress_tells_bounds_that_close_and_may_stop_it():
     assert stopped.log_prob <= result.log_prob + 1e-9 <= stopped.log_upper + 2e-9
 
 
+def test_what_needs_a_circuit_is_refused_with_what_would_help():
+    network = grid(6)
+    query = list(range(0, 36, 2))
+    with pytest.raises(mm.LimitError, match=r"table entries predicted.*most of the large tables have.*k=1"):
+        mm.marginal_map(network, query, k=3, max_edges=1)
+    with pytest.raises(mm.LimitError, match=r"without method='frontier' \(auto\)"):
+        mm.marginal_map(network, query, method="frontier", max_edges=1)
+    with pytest.raises(mm.LimitError) as error:
+        mm.marginal_map(grid(40), list(range(0, 1600, 2)), k=2)
+    assert "raise max_edges" not in str(error.value)
+
+
+def test_jobs_on_a_network_that_is_searched_say_so():
+    result = mm.marginal_map(grid(5), list(range(0, 25, 2)), max_edges=1, jobs=2)
+    assert result.status == "optimal"
+    assert "one process" in result.details["jobs"]
+
+
+def test_certificates_are_about_circuits():
+    with pytest.raises(mm.MargmapError, match="compile"):
+        mm.certify(grid(3), [0, 1])
+
+
 def test_without_the_extra_wcsp_says_what_to_install(monkeypatch):
     monkeypatch.setattr("margmap.network.wcsp.available", lambda: False)
     with pytest.raises(mm.MissingExtraError, match="networks"):

@@ -39,6 +39,9 @@ MAX_EDGES = 1 << 26
 #: Table entries that may be worked through for each edge of the limit; equal rows and zeros leave far fewer edges.
 ENTRIES_PER_EDGE = 4
 
+#: Predictions of this many times the entries that are allowed are out of reach, whatever the order or the limit.
+HOPELESS = 1 << 12
+
 # Hidden variables go first even if that costs this much more, or in any case up to this many entries.
 CONSTRAINED_FACTOR = 8
 CONSTRAINED_FREE = 1 << 22
@@ -132,7 +135,7 @@ def compile_planned(
 ) -> Circuit:
     """The circuit over the columns ``included``, in their order, by a plan for this very problem."""
     if plan.entries > ENTRIES_PER_EDGE * limit:
-        raise LimitError(too_large(plan, limit, one_query=one_query))
+        raise LimitError(too_large(plan, limit, one_query=one_query, network=problem.network))
     return _Builder(problem, plan, included, limit, watch).circuit()
 
 
@@ -220,17 +223,37 @@ def checked_limit(max_edges: int | None) -> int:
     return limit
 
 
-def too_large(plan: Prediction, limit: int, *, one_query: bool, hint: str | None = None) -> str:
+def too_large(
+    plan: Prediction, limit: int, *, one_query: bool, hint: str | None = None, network: Network | None = None
+) -> str:
     """Why a network is refused: its width, the predicted size, and what could help."""
     if hint is None and one_query:
         hint = "observe more variables, query fewer"
     elif hint is None:
         hint = "compile for one query (pass query and evidence), which drops what does not matter to it"
+    allowed = ENTRIES_PER_EDGE * limit
+    if network is not None and one_query:
+        names = ", ".join(str(network.variables[v].name) for v in crowded(plan, network))
+        hint += f" (most of the large tables have {names})"
+    # Where thousands of times as much would be needed, that is no help.
+    more = ", or raise max_edges (--max-edges)" if plan.entries <= HOPELESS * allowed else ""
     return (
         f"the network is too wide: width {plan.width}, {amount(plan.entries)} table entries predicted "
         f"(about {amount(plan.memory)} bytes at once), but max_edges={limit} allows "
-        f"{amount(ENTRIES_PER_EDGE * limit)}; {hint}, or raise max_edges (--max-edges)"
+        f"{amount(allowed)}; {hint}{more}"
     )
+
+
+def crowded(plan: Prediction, network: Network, most: int = 3) -> list[int]:
+    """The columns that are in the largest tables of a plan most often: observed, they would make it smaller."""
+    sizes = [math.prod(network.variables[v].cardinality for v in (*b.context, b.variable)) for b in plan.buckets]
+    largest = max(sizes, default=1)
+    count: dict[int, int] = {}
+    for bucket, size in zip(plan.buckets, sizes, strict=True):
+        if size * 16 >= largest:
+            for v in (*bucket.context, bucket.variable):
+                count[v] = count.get(v, 0) + 1
+    return sorted(count, key=lambda v: (-count[v], v))[:most]
 
 
 def amount(number: int) -> str:

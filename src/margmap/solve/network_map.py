@@ -20,6 +20,7 @@ from margmap.foundation.pairs import EPS, raised
 from margmap.network.anytime import CHEAP_ENTRIES, Anytime, Incumbent
 from margmap.network.compile import (
     ENTRIES_PER_EDGE,
+    HOPELESS,
     MAX_EDGES,
     Prediction,
     amount,
@@ -58,9 +59,6 @@ GRACE_SECONDS, GRACE_SHARE = 0.15, 0.05
 #: The methods that need neither a circuit nor all tables at once.
 SEARCHES = ("wcsp", "andor")
 
-#: No better order is looked for if the first one has this many times the entries that are allowed.
-HOPELESS = 1 << 12
-
 # Elimination is preferred to compiling for another order while it costs at most this much more.
 _FACTOR = 8
 
@@ -94,9 +92,17 @@ class _NetworkMap:
             if self.question.columns and self.question.k == 1:
                 self._last_resort()
             return self._known(stopped.status, self.question.method)
+        except LimitError as error:
+            raise LimitError(f"{error}; {self._instead()}" if self.question.columns else str(error)) from None
         if result.status == "optimal" or self.found.state is None:
             return result
         return self._merged(result)
+
+    def _instead(self) -> str:
+        """What a network that is refused can be asked."""
+        if self.question.k > 1:
+            return "for one state (k=1) no circuit is needed: a network of any width is searched, with bounds"
+        return f"without method={self.question.method!r} (auto) no circuit is needed: the network is searched"
 
     def _by_tables(self) -> Result:
         question, limits = self.question, self.limits
@@ -226,9 +232,12 @@ class _NetworkMap:
         elif found.log_upper - found.log_lower <= limits.gap or status == "optimal":
             status = "precision_limit"
         best = Ranked(named(self.question, self._codes()), found.log_lower, found.log_lower - self._log_evidence())
+        notes = dict(found.notes)
+        if self.question.shared:
+            notes["jobs"] = "the search over a network runs in one process, beside that of toulbar2"
         used = "wcsp" if found.notes.get("toulbar2") else "andor"
         name = used if method == AUTO else method
-        return result_of(status, [best], log_upper, name, limits, dict(found.notes))
+        return result_of(status, [best], log_upper, name, limits, notes)
 
     def _merged(self, result: Result) -> Result:
         """The better state and the lower bound of what a route ended with and of what the search knew before."""
