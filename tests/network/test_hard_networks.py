@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import math
+import os
 import sys
 import time
 
@@ -13,6 +14,7 @@ import margmap as mm
 from margmap.foundation.limits import Limits, Stopped
 from margmap.network.and_or import LayeredSearch, search_steps
 from margmap.network.anytime import Anytime, Incumbent
+from margmap.network.block_search import BlockSearch
 from margmap.network.cost_shift import CostShift
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, log_model, restricted
@@ -45,6 +47,28 @@ def random_model(seed):
     free = [i for i in range(n) if i not in observed]
     asked = [i for i in free if rng.random() < 0.6]
     return Network(variables, factors, "markov"), asked, observed
+
+
+def random_bayes(seed):
+    """A Bayesian network of 3 to 7 variables with zeros, deterministic tables and parts that do not hang together."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 8))
+    cardinality = rng.integers(2, 5 if n < 6 else 3, n).tolist()
+    variables = [mm.Variable(f"v{i}", k) for i, k in enumerate(cardinality)]
+    factors = []
+    for i in range(n):
+        parents = [j for j in range(i) if rng.random() < 0.5][-3:]
+        table = rng.gamma(0.5, size=[cardinality[v] for v in (*parents, i)]) + 1e-9
+        kind = rng.random()
+        if kind < 0.2:
+            table = (table == table.max(axis=-1, keepdims=True)).astype(float)
+        elif kind < 0.5:
+            table[(rng.random(table.shape) < 0.3) & (table < table.max(axis=-1, keepdims=True))] = 0.0
+        factors.append(([*parents, i], table / table.sum(axis=-1, keepdims=True)))
+    network = Network(variables, factors, "bayes")
+    observed = {i: int(rng.integers(cardinality[i])) for i in range(n) if rng.random() < 0.2}
+    asked = [i for i in range(n) if i not in observed and rng.random() < 0.6]
+    return network, asked, observed
 
 
 def values_of(network, asked, observed):
@@ -117,6 +141,25 @@ def test_local_search_keeps_the_score_of_what_it_returns_and_never_goes_down():
         assert value == pytest.approx(value_at(values, asked, problem, state), abs=1e-9)
         best += value >= math.log(values.max()) - 1e-9
     assert best > 0.9 * len(everything)
+
+
+def test_a_block_that_is_re_optimised_never_loses_and_a_block_of_all_is_the_optimum():
+    rng = np.random.default_rng(5)
+    for _, asked, _, values, problem, model in instances(8000, 100):
+        scorer, blocks = Scorer(model), BlockSearch(model, 1 << 20)
+        state = np.array([rng.integers(k) for k in model.cardinality], dtype=np.int64)
+        before = scorer.score(state)
+        for center in blocks.asked:
+            blocks.size = int(rng.integers(1, 4))
+            for v, x in blocks.best_of_block(state, blocks.block(center, rng)).items():
+                state[v] = x
+            after = scorer.score(state)
+            assert after >= before - 1e-9
+            before = after
+        for v, x in blocks.best_of_block(state, blocks.asked).items():
+            state[v] = x
+        assert value_at(values, asked, problem, state) == pytest.approx(math.log(values.max()), abs=1e-9)
+        assert BlockSearch(model, 1).best_of_block(state, blocks.asked) is None or len(blocks.asked) == 0
 
 
 def test_mini_buckets_bound_from_above_however_they_are_divided_and_tightened():
@@ -272,6 +315,40 @@ def test_stopped_anywhere_the_bounds_hold(monkeypatch):
             assert value_at(values, asked, problem, found.state) == pytest.approx(found.log_lower, abs=1e-9)
 
 
+def test_generated_networks_against_enumeration_at_all_limits(monkeypatch):
+    """Set MARGMAP_NETWORKS=5000 for as many; some of them go to toulbar2, which starts a process for each."""
+    monkeypatch.setattr("margmap.network.anytime.FIRST_SECONDS", 0.01)
+    count, proven = int(os.environ.get("MARGMAP_NETWORKS", "60")), 0
+    for seed in range(100_000, 100_000 + count):
+        rng = np.random.default_rng(seed)
+        network, asked, observed = (random_model if rng.random() < 0.5 else random_bayes)(seed)
+        values = values_of(network, asked, observed)
+        if not asked or not values.max() > 0:
+            continue
+        best = math.log(values.max())
+        # Now and then tables so small that everything is divided; a limit that is soon reached; toulbar2.
+        monkeypatch.setattr("margmap.network.anytime.CHEAP_ENTRIES", int(rng.choice([4, 1 << 17])))
+        monkeypatch.setattr("margmap.network.anytime.FIRST_LIMIT", int(rng.choice([2, 1 << 9])))
+        extra = importlib.util.find_spec("pytoulbar2") is not None and seed % 20 == 0
+        method = "wcsp" if extra else str(rng.choice(["auto", "andor"]))
+        limit = rng.choice([None, None, 1e-4, 0.01])
+        gap = float(rng.choice([0.0, 0.0, 0.5]))
+        names = [network.variables[i].name for i in asked]
+        known = {network.variables[i].name: x for i, x in observed.items()}
+        options = {"max_edges": 1} if method == "auto" and rng.random() < 0.7 else {}
+        memory = 1 << 30 if rng.random() < 0.2 else None
+        result = mm.marginal_map(network, names, known, method, limit, gap=gap, memory_limit=memory, **options)
+        assert result.log_upper >= best - 1e-9, seed
+        if result.state is not None:
+            value = values[tuple(int(result.state[name]) for name in names)]
+            assert result.log_prob == pytest.approx(math.log(value) if value > 0 else -math.inf, abs=1e-8), seed
+        assert limit is not None or result.status in ("optimal", "precision_limit"), seed
+        if result.status == "optimal":
+            assert result.log_prob >= best - max(gap, 1e-9) - 1e-9, seed
+            proven += 1
+    assert proven > 0.3 * count
+
+
 @pytest.mark.parametrize("method", ["andor", pytest.param("wcsp", marks=toulbar2)])
 def test_marginal_map_by_search(method):
     for seed in range(4000, 4012):
@@ -364,8 +441,6 @@ def test_without_the_extra_wcsp_says_what_to_install(monkeypatch):
 @toulbar2
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 def test_a_stopped_search_leaves_no_process_behind():
-    import os
-
     model = log_model(Problem(grid(12), list(range(144)), {}), set(range(144)))
     search = Toulbar2(prepare(model, None, 1e-9))
     process = search._process.pid

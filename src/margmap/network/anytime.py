@@ -4,7 +4,8 @@ The parts, in the order in which they are used:
 
 1. the hidden variables that are cheap are summed out (:mod:`margmap.network.partial_sum`);
 2. a first state by local search with the hidden variables maximised, where a change costs next to nothing, then with
-   exact scores (:mod:`margmap.network.scoring`, :mod:`margmap.network.local_search`);
+   exact scores, of single variables and of blocks (:mod:`margmap.network.scoring`, :mod:`margmap.network.local_search`,
+   :mod:`margmap.network.block_search`);
 3. if no hidden variable is left, toulbar2 searches for something better beside all that follows
    (:mod:`margmap.network.wcsp`);
 4. costs are shifted between tables that share a variable (:mod:`margmap.network.cost_shift`), a bound at once; then
@@ -27,6 +28,7 @@ import numpy as np
 from margmap.circuit import FloatArray, LongArray
 from margmap.foundation.limits import Limits
 from margmap.network.and_or import LayeredSearch, Step, search_steps
+from margmap.network.block_search import BlockSearch
 from margmap.network.cost_shift import CostShift
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, restricted
@@ -130,6 +132,7 @@ class Anytime:
         self.scorer: Scorer | None = None
         self.other: Toulbar2 | None = None
         self._summed: dict[int, LogModel] = {}
+        self._blocks: BlockSearch | None = None
 
     def summed(self, limit: int) -> LogModel:
         """The model without the hidden variables that are cheap by this limit; made once."""
@@ -233,6 +236,19 @@ class Anytime:
         if value == -np.inf:
             value = self._run(lambda stop: scorer.score(best, stop))
         self.found.offer(best, value, "local search")
+        self._search_blocks(seconds)
+
+    def _search_blocks(self, seconds: float) -> None:
+        """Local search by blocks for some seconds, as long as there are tables that it fits."""
+        if self._blocks is None:
+            self._blocks = self._apart(partial(BlockSearch, self.summed(CHEAP_ENTRIES)))
+        search, state = self._blocks, self._current()
+        if search.size <= 2 or self.found.log_lower == -np.inf:  # nothing but single variables fits
+            return
+        work = partial(search.search, state, blocks=self._shakes, seed=self._seed())
+        best = self._run(work, until=self.limits.clock() + seconds)
+        if not np.array_equal(best, state):
+            self._score(best, "local search by blocks")
 
     @property
     def _shakes(self) -> int:
