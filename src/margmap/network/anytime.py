@@ -323,7 +323,7 @@ class Anytime:
             self._search(self._current(), 2 * FIRST_SECONDS)
 
     def _shift(self, reduced: LogModel) -> LogModel | None:
-        """The model with its costs where they bound well; None if so many values fell that it is best to start again."""
+        """The model with its costs where they bound well; None if so many values fell that it starts again."""
         if not reduced.factors or not any(len(factor.scope) > 1 for factor in reduced.factors):
             return reduced
         shift = self._apart(partial(CostShift, reduced))

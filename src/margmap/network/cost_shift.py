@@ -296,10 +296,10 @@ def _reduced(
 @kernel
 def _summed(tables: Tables, f: int, target: int) -> bool:
     """Whether a table has a hidden variable other than that of slot ``target``."""
+    count = 0
     for slot in range(tables.slot_at[f], tables.slot_at[f + 1]):
-        if slot != target and tables.weight[slot] > 0:
-            return True
-    return False
+        count += slot != target and tables.weight[slot] > 0
+    return count > 0
 
 
 @kernel

@@ -75,9 +75,8 @@ def log_model(problem: Problem, asked: Collection[int]) -> LogModel:
     entries = _entry_rounding(factors)
     # A hidden variable that no table mentions is still summed over.
     mentioned = {v for factor in problem.factors for v in factor.scope}
-    for column in problem.open:
-        if column not in asked and column not in mentioned:
-            constants.append(math.log(problem.values[column].size))
+    alone = [column for column in problem.open if column not in asked and column not in mentioned]
+    constants += [math.log(problem.values[column].size) for column in alone]
     constant = math.fsum(constants)
     return LogModel(
         tuple(int(problem.values[column].size) for column in problem.open),
