@@ -56,6 +56,9 @@ QUICK_ENTRIES = 1 << 20
 #: Assignments a layer of AND/OR search at first and at most; seconds after which a bound's search is not widened.
 FIRST_WIDTH, MOST_WIDTH, LAYER_SECONDS = 64, 1 << 18, 1.0
 
+#: Widths of the search for a state of nonzero probability.
+BEAMS = (16, 256, 4096)
+
 #: Bounds at this temperature or a lower one are good enough to search by.
 COLD = 0.05
 
@@ -190,7 +193,29 @@ class Anytime:
         self.found.offer(state, value, "first state")
         if soon:
             return
-        self._search(state, 2 * FIRST_SECONDS)
+        if value == -np.inf:
+            self._possible(everything)
+        self._search(self._current(), 2 * FIRST_SECONDS)
+
+    def offer(self, state: LongArray, doing: str) -> None:
+        """A state that was found elsewhere."""
+        if self.scorer is None:
+            self._keep(self._make_scorer((0, CHEAP_ENTRIES)))
+        self._score(state, doing)
+
+    def _possible(self, everything: LogModel) -> None:
+        """A state of nonzero probability where local search found none: a beam along small mini-buckets.
+
+        The hidden variables have values in it too; zeros spread between the tables before, so that few ways end.
+        """
+        order = self._order(everything)
+        buckets = self._apart(lambda: MiniBuckets(everything, partition(everything, order, FIRST_LIMIT)))
+        found = self._run(buckets.bound)
+        search = self._apart(lambda: LayeredSearch(search_steps(buckets), buckets, found))
+        for width in BEAMS:
+            result = self._run(partial(search.search, -np.inf, width))
+            if result.state is not None and self._score(result.state, "first possible state"):
+                return
 
     def _keep(self, scorer: Scorer) -> None:
         self.scorer = scorer

@@ -50,6 +50,9 @@ MAX_BYTES = 6 << 30
 #: in the larger one if all hidden variables are cheap, since the search is likely to prove the answer then.
 LONG_SECONDS, FIRST_SHARE, LIKELY_SHARE = 2.0, 0.08, 0.5
 
+#: With this many seconds left or more, a compiled circuit is solved for this share of them; the search has the rest.
+LONG_LIMIT, CIRCUIT_SHARE = 20.0, 0.6
+
 #: Seconds for a first state before better orders are looked for.
 FIRST_STATE_SECONDS = 2.0
 
@@ -128,7 +131,7 @@ class _NetworkMap:
                 return self._search(AUTO)
             plan, fallback = free, first if room else None
         if fallback is None:
-            return self._compile(plan, limits)
+            return self._compile_and_search(plan) if plan is not None else self._compile(plan, limits)
         # Where elimination would be expensive, the frontier gets as long as it would take.
         until = limits.begun + 1.0 + SECONDS_PER_ENTRY * fallback.entries
         try:
@@ -140,6 +143,36 @@ class _NetworkMap:
             with suppress(LimitError, Stopped):
                 return self._eliminate(fallback)
         return result
+
+    def _compile_and_search(self, plan: Prediction) -> Result:
+        """The circuit's solver for most of the time; if that is not enough, the search over the network from its state.
+
+        The one is better at states, the other at bounds: the answer has the better of both.
+        """
+        limits = self.limits
+        left = limits.deadline - limits.clock()
+        if not LONG_LIMIT <= left < np.inf:
+            return self._compile(plan, limits)
+        result = self._compile(plan, limits.until(limits.clock() + CIRCUIT_SHARE * left))
+        if result.status in ("optimal", "interrupted"):
+            return result
+        with suppress(Stopped, MemoryError):
+            self._offer(result)
+            self._anytime(AUTO).run()
+        return result
+
+    def _offer(self, result: Result) -> None:
+        """Let the search begin at a state that another way has found."""
+        search, problem, variables = self._anytime(AUTO), self.problem, self.network.variables
+        assert problem is not None
+        if result.state is None:
+            return
+        codes = {c: variables[c].code(result.state[variables[c].name]) for c in self.question.columns}
+        state = np.zeros(len(problem.open), dtype=np.int64)
+        for i, column in enumerate(problem.open):
+            if column in codes:
+                state[i] = min(np.searchsorted(problem.values[column], codes[column]), problem.values[column].size - 1)
+        search.offer(state, "compiled circuit")
 
     # Search: a state and bounds without a circuit.
 
