@@ -66,6 +66,9 @@ COLD = 0.05
 #: after so many seconds.
 SWEEPS, SHIFT_GAIN, SHIFT_SECONDS = 2, 0.02, 5.0
 
+#: Costs are shifted on the model as it was given first if summing out has made its tables this many times larger.
+LARGER = 8
+
 #: It starts again once the log of the number of states has fallen by this share of what is left.
 PRUNED = 0.2
 
@@ -307,6 +310,8 @@ class Anytime:
 
     def _bound_and_prune(self, reduced: LogModel, rounds: int) -> bool:
         """Bounds at growing table sizes until values fall or the bounds meet; whether any value fell."""
+        if rounds == 0 and reduced.entries > LARGER * self.model.entries and self._shift(self.model) is None:
+            return True  # a first bound is much cheaper on the tables as they were
         shifted = self._shift(reduced)
         if shifted is None:
             return True
