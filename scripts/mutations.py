@@ -1207,14 +1207,14 @@ NETWORK_BREAKS = [
             _of(
                 "network/elimination.py",
                 (
-                    "def _max_out(",
-                    "if rows[i, x] > rows[i, at]:",
-                    "if rows[i, x] > rows[i, at] + 0.001:",
+                    "def _rows_out(",
+                    "if value > top:",
+                    "if value > top + 0.001:",
                     "a value that is better by little is not the maximum",
                     (NETWORK_TIES,),
                 ),
                 (
-                    "def answer(",
+                    "def maximum(",
                     "log_upper = raised(log_max, self.problem.log_constant, rounding + self.problem.rounding)",
                     "log_upper = log_max + self.problem.log_constant",
                     "the rounding of the elimination is left out of its bound",
