@@ -177,7 +177,7 @@ def _command(path: str, query: Sequence[Any], evidence: Mapping[Any, Any], k: in
     """The command line for a question; the names and values that it could not tell apart are left to a file."""
     words = ["margmap", "solve" if query else "marginal", path]
     if k > 1 and query:
-        words += ["-k", str(k)]
+        words += ["--top", str(k)]
     texts = [*map(str, query), *(str(part) for pair in evidence.items() for part in pair)]
     clear = all(text == text.strip() and text and not set(text) & set("=,|~:{}[]\n\"'\\") for text in texts)
     plain = all(isinstance(x, int | float | str) for x in evidence.values())
@@ -233,8 +233,8 @@ def _forms(model: Model) -> list[str]:
     for variable in model.variables:
         if variable.cardinality < 2:
             continue
-        some = {variable.label(0), variable.label(1)}
-        for form, evidence in (("set", some), ("soft", dict.fromkeys(some, 0.5))):
+        labels = {variable.label(x) for x in range(variable.cardinality)}
+        for form, evidence in (("set", labels), ("soft", dict.fromkeys(labels, 0.5))):
             try:
                 model.observed({variable: evidence})
                 known.append(form)

@@ -53,6 +53,7 @@ async function start() {
       answer.error(event.error);
       body.dataset.state = "error";
       find("announce").textContent = event.error;
+      painted(begun);
     } else if (event.kind === "answer") {
       answer.show(event);
       const best = new Map(event.best ? question.asked.map((column, i) => [column, event.best.state[i]]) : []);
