@@ -5,7 +5,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types unit interop dist coverage bench clean
+.PHONY: demo test lint types unit interop docs dist coverage reproduce bench clean
 
 demo: $(READY)
 	@$(BIN)/margmap demo
@@ -25,12 +25,19 @@ unit: $(READY)
 interop:
 	$(PYTHON) scripts/interop.py
 
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/python -m mkdocs build --strict --clean
+
 dist:
 	$(PYTHON) scripts/dist.py
 
 coverage: $(READY)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage[toml]>=7'
 	$(BIN)/python scripts/measure_coverage.py
+
+reproduce: $(READY)
+	$(BIN)/python scripts/reproduce.py
 
 bench: $(READY)
 	for script in benchmarks/*.py; do $(BIN)/python $$script; done

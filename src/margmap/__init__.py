@@ -63,7 +63,9 @@ if TYPE_CHECKING:
     from margmap.interop.pysdd import from_sdd as from_sdd
     from margmap.interop.spflow import from_spflow as from_spflow
     from margmap.io.formats import load as load
+    from margmap.io.formats import load_circuit as load_circuit
     from margmap.io.formats import load_network as load_network
+    from margmap.io.formats import load_vtree as load_vtree
     from margmap.io.formats import save as save
     from margmap.network.compile import compile as compile
     from margmap.network.network import Network as Network
@@ -71,10 +73,16 @@ if TYPE_CHECKING:
     from margmap.solve.approximate import approximate as approximate
     from margmap.solve.batch import FailedRow as FailedRow
     from margmap.solve.batch import marginal_map_many as marginal_map_many
+    from margmap.solve.decide import Decision as Decision
+    from margmap.solve.decide import best_decision as best_decision
+    from margmap.solve.explain import Explanation as Explanation
+    from margmap.solve.explain import explain as explain
     from margmap.solve.marginal_map import marginal_map as marginal_map
     from margmap.solve.marginal_map import mpe as mpe
     from margmap.solve.reduce import Reduced as Reduced
     from margmap.solve.result import Result as Result
+    from margmap.solve.sensitivity import Sensitivity as Sensitivity
+    from margmap.solve.sensitivity import sensitivity as sensitivity
     from margmap.solve.session import Session as Session
 
 __version__ = "0.2.0"
@@ -105,13 +113,16 @@ _HOME = {
     "margmap.circuit.listing": "Variables variables",
     "margmap.circuit.model": "as_model",
     "margmap.circuit.observation": "none_of",
-    "margmap.io.formats": "load load_network save",
+    "margmap.io.formats": "load load_circuit load_network load_vtree save",
     "margmap.inference.queries": "Posteriors log_conditional log_likelihood log_marginal posteriors sample",
     "margmap.solve.reduce": "Reduced",
     "margmap.solve.marginal_map": "marginal_map mpe",
     "margmap.solve.approximate": "Approximation approximate",
     "margmap.solve.result": "Result",
     "margmap.solve.session": "Session",
+    "margmap.solve.sensitivity": "Sensitivity sensitivity",
+    "margmap.solve.decide": "Decision best_decision",
+    "margmap.solve.explain": "Explanation explain",
     "margmap.foundation.progress": "Progress",
     "margmap.circuit.properties": "Properties check",
     "margmap.circuit.transform": "normalise smooth",
@@ -123,14 +134,16 @@ _MODULE = {name: module for module, names in _HOME.items() for name in names.spl
 __all__ = sorted(_MODULE)
 
 
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return import_module(f"margmap.{name}")  # which also sets the attribute
-    if name not in _MODULE:
-        raise AttributeError(f"module 'margmap' has no attribute {name!r}")
-    value = getattr(import_module(_MODULE[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a type checker a misspelt name is an error
+
+    def __getattr__(name: str) -> Any:
+        if name in _SUBMODULES:
+            return import_module(f"margmap.{name}")  # which also sets the attribute
+        if name not in _MODULE:
+            raise AttributeError(f"module 'margmap' has no attribute {name!r}")
+        value = getattr(import_module(_MODULE[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

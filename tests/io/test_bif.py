@@ -127,7 +127,8 @@ def test_load_network_reads_by_suffix_and_gzip(tmp_path):
     assert mm.load_network(tmp_path / "t.txt", "bif").names == ("A", "B")
     with pytest.raises(mm.FormatError, match="not a network"):
         mm.load_network(tmp_path / "t.txt")
-    with pytest.raises(mm.FormatError, match="read it with load_network"):
-        mm.load(tmp_path / "t.bif.gz")
+    assert mm.load(tmp_path / "t.bif.gz").names == ("A", "B")
+    with pytest.raises(mm.FormatError, match="not a circuit: read it with load"):
+        mm.load_circuit(tmp_path / "t.bif.gz")
     with pytest.raises(mm.FormatError, match="no such file"):
         mm.load_network(tmp_path / "none.bif")

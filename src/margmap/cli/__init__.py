@@ -21,8 +21,23 @@ from margmap.foundation.interrupts import finish, take_over
 __all__ = ["app", "main"]
 
 # The commands in the order of --help; each is the function of this name in the file of this name.
-_COMMANDS = ["info", "convert", "marginal", "likelihood", "sample", "solve", "verify", "approximate", "plot", "draw"]
-_COMMANDS += ["learn", "datasets", "demo", "explore"]
+_COMMANDS = [
+    "info",
+    "convert",
+    "marginal",
+    "likelihood",
+    "sample",
+    "solve",
+    "sensitivity",
+    "verify",
+    "approximate",
+    "plot",
+    "draw",
+    "learn",
+    "datasets",
+    "demo",
+    "explore",
+]
 # What the extras bring, for --version.
 _OPTIONAL = ["matplotlib", "scikit-learn", "pandas", "pgmpy", "pytoulbar2", "distributed", "starlette"]
 

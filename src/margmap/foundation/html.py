@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 #: Rows that a table shows; how many more there are stands below it.
 MOST_ROWS = 20
 
+_TABLE = 'style="margin: 0 0 0.8em 0"'
 _CELL = "padding: 0.2em 0.8em 0.2em 0"
 
 
@@ -48,7 +49,7 @@ def table(
     )
     more = f"<p>... and {len(body) - most} more</p>" if len(body) > most else ""
     title = f'<caption style="text-align: left; font-weight: bold">{escaped(caption)}</caption>' if caption else ""
-    return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>{more}"
+    return f"<table {_TABLE}>{title}<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table>{more}"
 
 
 def facts(title: str, values: Mapping[str, object]) -> str:
@@ -59,7 +60,7 @@ def facts(title: str, values: Mapping[str, object]) -> str:
         for name, value in values.items()
     )
     caption = f'<caption style="text-align: left; font-weight: bold">{escaped(title)}</caption>'
-    return f"<table>{caption}<tbody>{lines}</tbody></table>"
+    return f"<table {_TABLE}>{caption}<tbody>{lines}</tbody></table>"
 
 
 def paragraph(text: str) -> str:

@@ -70,9 +70,9 @@ class Teller:
         self.doing = "starting"
         #: What ``on_progress`` raised.
         self.raised: BaseException | None = None
-        #: Added to every bound that comes from a circuit: what making the circuit can have lost.
+        #: What making the model that is worked on can have lost, relatively.
         self.rounding = 0.0
-        #: Added to all that is known: the log of a factor that evidence was divided by when it was put into the model.
+        #: The logarithm of what its values are to be multiplied by: some evidence is put into it beforehand.
         self.log_factor = 0.0
         self.moments: list[Moment] = []
         self._scale: _Scale | None = None
@@ -111,9 +111,10 @@ class Teller:
         log_lower: float = -math.inf,
         log_upper: float = math.inf,
     ) -> None:
-        """Take what is better than before, in the numbers of the model, and tell it."""
+        """Take what is better than before, in the numbers of the model that is worked on, and tell it."""
         self.doing = doing
-        log_lower, log_upper = log_lower + self.log_factor, log_upper + self.log_factor
+        if self.log_factor != 0:
+            log_lower, log_upper = log_lower + self.log_factor, log_upper + self.log_factor + self.rounding
         if state is not None and log_lower > self.log_lower:
             self.log_lower, self._state, self._named = float(log_lower), state, None
         self.log_upper = max(min(self.log_upper, float(log_upper)), self.log_lower)

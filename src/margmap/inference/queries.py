@@ -180,17 +180,7 @@ def posteriors(model: object, evidence: Evidence | None = None, *, max_edges: in
     Networks as in :func:`log_marginal`.
     """
     model = as_model(model)
-    observed = model.observed(evidence)
-    if isinstance(model, Circuit):
-        return _circuit_posteriors(model, observed)
-    from margmap.inference.networks import kept_circuit, posterior_arrays
-
-    circuit = kept_circuit(model, max_edges)
-    if circuit is not None:
-        return _circuit_posteriors(circuit, observed)
-    given = with_virtual_evidence(model, observed)
-    assert isinstance(given.model, Network)
-    found = posterior_arrays(given.model, given.observed, max_edges)
+    found = _posterior_tables(model, model.observed(evidence), max_edges)
     return Posteriors([model.variables[column] for column in found], list(found.values()))
 
 
@@ -257,6 +247,31 @@ def _weights_of(variable: Variable, value: int | Weights) -> Weights:
     return Weights(tuple(float(x == value) for x in range(variable.cardinality)))
 
 
+def log_marginal_of(model: Circuit | Network, observed: Mapping[int, Any]) -> float:
+    """The same as :func:`log_marginal` for evidence by columns, as :meth:`Named.observed` finds it."""
+    return _log_p(model, observed, None)
+
+
+def posterior_tables(model: Circuit | Network, observed: Mapping[int, Any]) -> dict[int, FloatArray]:
+    """The same as :func:`posteriors` for evidence by columns, by column."""
+    return _posterior_tables(model, observed, None)
+
+
+def _posterior_tables(
+    model: Circuit | Network, observed: Mapping[int, Any], max_edges: int | None
+) -> dict[int, FloatArray]:
+    if isinstance(model, Circuit):
+        return _circuit_posteriors(model, observed)
+    from margmap.inference.networks import kept_circuit, posterior_arrays
+
+    circuit = kept_circuit(model, max_edges)
+    if circuit is not None:
+        return _circuit_posteriors(circuit, observed)
+    given = with_virtual_evidence(model, observed)
+    assert isinstance(given.model, Network)
+    return posterior_arrays(given.model, given.observed, max_edges)
+
+
 def _log_p(model: Circuit | Network, observed: Mapping[int, Any], max_edges: int | None) -> float:
     """log p of what :meth:`Named.observed` found."""
     if isinstance(model, Circuit):
@@ -287,7 +302,7 @@ def _log_values(circuit: Circuit, codes: IntArray, reals: FloatArray) -> FloatAr
     return out
 
 
-def _circuit_posteriors(whole: Circuit, observed: Mapping[int, Any]) -> Posteriors:
+def _circuit_posteriors(whole: Circuit, observed: Mapping[int, Any]) -> dict[int, FloatArray]:
     require_tractable(whole)
     circuit, given = conditioned_circuit(whole, observed)
     s = scaled(circuit)
@@ -303,7 +318,7 @@ def _circuit_posteriors(whole: Circuit, observed: Mapping[int, Any]) -> Posterio
             arrays[place][1] = np.sqrt(arrays[place][1])
         elif whole.variables[i].continuous:
             arrays[place] = _within(whole, i, observed[i], flow)
-    return Posteriors([whole.variables[i] for i in columns], arrays)
+    return dict(zip(columns, arrays, strict=True))
 
 
 def _within(circuit: Circuit, column: int, interval: Between, flow: FloatArray) -> FloatArray:

@@ -147,7 +147,8 @@ def compare(results: Mapping[str, Result] | Sequence[Result], *, ax: Sequence[Ax
     left.margins(x=0.08)
     left.ticklabel_format(axis="x", useOffset=False)
     left.grid(axis="x", alpha=0.3)
-    left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, fontsize=9, frameon=False)
+    if finite:
+        left.legend(loc="upper center", bbox_to_anchor=(0.5, -0.18), ncols=2, fontsize=9, frameon=False)
     longest = max(one.seconds for one in named.values())
     right.set_xlim(0, max(longest, 1e-6) * 1.9)
     right.set_xlabel("time (s)")

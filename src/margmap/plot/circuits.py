@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from margmap.solve.result import Result
 
 #: A circuit with more nodes or edges than this is summed up by scope; one with more scopes, by their sizes.
-MOST_NODES, MOST_EDGES, MOST_SCOPES = 120, 240, 48
+MOST_NODES, MOST_EDGES, MOST_SCOPES = 64, 110, 40
 
 #: Edges that get labels: more would cover each other.
 MOST_LABELS = 60
@@ -101,7 +101,7 @@ def _plain(c: Circuit) -> Graph:
             weight = _number(float(np.exp(c.log_weight[e]))) if kind == SUM and labelled else ""
             edges.append(Edge(n, int(c.child[e]), weight))
     count = Counter("sums" if k == SUM else "products" if k == PRODUCT else "leaves" for k in c.kind.tolist())
-    sizes = f"{count['sums']} sums, {count['products']} products, {count['leaves']} leaves"
+    sizes = _counted(count)
     title = f"Circuit over {len(c.variables)} variables"
     what = f"{sizes}; the numbers at edges are weights" if labelled else sizes
     legend = [("sum", "sum"), ("product", "product"), ("leaf", "leaf")]
@@ -148,7 +148,7 @@ def _asked(reduced: Reduced, variables: Sequence[Any], evidence: Mapping[Any, An
         else:
             takes_max = bool(view.bounds.deterministic[n])
             label, look, what = ("max", "max", "Q-deterministic sum") if takes_max else ("+", "sum", "sum")
-            nodes.append(Node(label if label == "+" else "m", look, True, hint=f"{what}, node {n}", strong=strong))
+            nodes.append(Node(label, look, True, hint=f"{what}, node {n}", strong=strong))
         for e in range(int(flat.start[n]), int(flat.start[n + 1])):
             child = int(flat.child[e])
             label = _number(float(bound[e])) if labelled else ""
@@ -207,11 +207,12 @@ def _summary(c: Circuit) -> Graph:
     for key in keys:
         inside = [s for s in members if group[s] == key]
         total: Counter[str] = sum((count[s] for s in inside), Counter())
-        sizes = ", ".join(f"{total[kind]} {kind}" for kind in ("sums", "products", "leaves") if total[kind])
+        sizes = _counted(total)
         if grouped:
             lengths = sorted({len(members[s]) for s in inside})
             over = f"{lengths[0]} to {lengths[-1]}" if len(lengths) > 1 else str(lengths[0])
-            what = f"{len(inside)} scopes of {over} variable{'' if over == '1' else 's'}: {sizes}"
+            plural = ("s" if len(inside) > 1 else "", "" if over == "1" else "s")
+            what = f"{len(inside)} scope{plural[0]} of {over} variable{plural[1]}: {sizes}"
         else:
             what = f"{_some([c.names[v] for v in members[inside[0]]], 3)}: {sizes}"
         nodes.append(Node(shortened_to(what, 64), "plain", hint=what))
@@ -221,9 +222,15 @@ def _summary(c: Circuit) -> Graph:
     if grouped:  # one below the other
         linked = {(i, i + 1) for i in range(len(keys) - 1)}
     title = f"Circuit over {len(c.variables)} variables, summed up by scope"
-    what = f"{c.num_nodes} nodes, {c.num_edges} edges, {len(members)} scopes"
+    what = f"{c.num_nodes:,} nodes, {c.num_edges:,} edges, {len(members):,} scopes"
     words = f"A summary of a large circuit: {what}. " + " ".join(f"{node.hint}." for node in nodes[:12])
     return Graph(title, what, words, nodes, [Edge(a, b) for a, b in sorted(linked)])
+
+
+def _counted(count: Mapping[str, int]) -> str:
+    """How many nodes there are of each kind, such as ``1 sum, 2 products``."""
+    one = {"sums": "sum", "products": "product", "leaves": "leaf"}
+    return ", ".join(f"{count[k]:,} {one[k] if count[k] == 1 else k}" for k in one if count.get(k))
 
 
 def _size_class(size: int) -> int:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from margmap.plot.layered import layered
 from margmap.plot.picture import Picture
-from margmap.plot.scene import Line, Look, Scene, Shape, Text, on_axes, shortened_to, svg_of, width_of
+from margmap.plot.scene import Line, Look, Scene, Shape, Text, along, on_axes, shortened_to, svg_of, width_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -114,17 +114,17 @@ def size_of(node: Node) -> tuple[float, float]:
     """The width and height of a node on the page."""
     if node.round:
         return (30.0, 30.0) if node.look in ("sum", "max") else (24.0, 24.0)
-    width = width_of(node.label, LABEL) + 14
+    width = width_of(node.label, LABEL, bold=bool(node.bars or node.strong)) + 14
     if node.bars:
         names, numbers = _columns(node)
-        width = max(width, names + numbers + _BAR_WIDTH + 20)
+        width = max(width, names + numbers + _BAR_WIDTH + 24)
     return width, 22.0 + _BAR_HEIGHT * len(node.bars) + (4.0 if node.bars else 0.0)
 
 
 def _columns(node: Node) -> tuple[float, float]:
     """The widths of the names and the numbers beside the bars of a node."""
-    names = max(width_of(bar.label, SMALL) for bar in node.bars)
-    return names, max(width_of(bar.number, SMALL) for bar in node.bars)
+    names = max(width_of(bar.label, SMALL, bold=bar.marked) for bar in node.bars)
+    return names, max(width_of(bar.number, SMALL, bold=bar.marked) for bar in node.bars)
 
 
 def _scene_of(graph: Graph) -> Scene:
@@ -158,7 +158,7 @@ def _scene_of(graph: Graph) -> Scene:
         stroke, thick = (_STRONG, 2.4) if edge.strong else (_EDGE, 1.0)
         items.append(Line(tuple(way), stroke, thick, graph.arrows))
         if edge.label:
-            labels.append(_edge_label(edge, way))
+            labels.append(_edge_label(edge, way, labels))
     for node, point in zip(graph.nodes, place.nodes, strict=True):
         items += _node_items(node, put(point))
     items += labels
@@ -167,13 +167,24 @@ def _scene_of(graph: Graph) -> Scene:
     return Scene(width, below + height + MARGIN / 2, (*items, *legend))
 
 
-def _edge_label(edge: Edge, way: Sequence[tuple[float, float]]) -> Text:
-    """The label of an edge, nearer to its lower end, where edges lie further apart; bold if the edge is strong."""
-    (x0, y0), (x1, y1) = way[-2], way[-1]
-    part = 0.6
-    return Text(
-        (x0 + part * (x1 - x0), y0 + part * (y1 - y0)), edge.label, SMALL, bold=edge.strong, ink="#222222", halo=True
-    )
+def _edge_label(edge: Edge, way: Sequence[tuple[float, float]], others: Sequence[Text]) -> Text:
+    """The label of an edge, below its middle, where edges lie further apart, or wherever it covers no other label."""
+    best, least = None, 1e9
+    for part in (0.58, 0.48, 0.68, 0.38, 0.78, 0.28):
+        text = Text(along(way, part), edge.label, SMALL, bold=edge.strong, ink="#222222", halo=True)
+        covered = sum(_overlap(text, other) for other in others)
+        if covered < least:
+            best, least = text, covered
+    assert best is not None
+    return best
+
+
+def _overlap(one: Text, other: Text) -> float:
+    """How much of two labels lies over each other."""
+    wide = (width_of(one.words, SMALL, bold=True) + width_of(other.words, SMALL, bold=True)) / 2
+    across = wide - abs(one.place[0] - other.place[0])
+    down = 1.2 * SMALL - abs(one.place[1] - other.place[1])
+    return across * down if across > 0 and down > 0 else 0.0
 
 
 def _border(
@@ -199,12 +210,12 @@ def _node_items(node: Node, middle: tuple[float, float]) -> list[Shape | Line | 
         look = look._replace(width=2.4, stroke="#000000")
     items: list[Shape | Line | Text] = [Shape("ellipse" if node.round else "box", middle, (w, h), look, node.hint)]
     if node.round:
-        return [*items, Text(middle, node.label, 15.0, ink=look.ink, bold=True)]
+        return [*items, Text(middle, node.label, 15.0 if len(node.label) == 1 else 10.0, ink=look.ink, bold=True)]
     if not node.bars:
         return [*items, Text(middle, node.label, LABEL, ink=look.ink, bold=node.strong)]
     items.append(Text((x, y - h / 2 + 12), node.label, LABEL, bold=True, ink=look.ink))
     names, numbers = _columns(node)
-    inner = names + numbers + _BAR_WIDTH + 8
+    inner = names + numbers + _BAR_WIDTH + 12
     left = x - inner / 2
     for i, bar in enumerate(node.bars):
         at = y - h / 2 + 22 + _BAR_HEIGHT * (i + 0.5)
@@ -214,7 +225,7 @@ def _node_items(node: Node, middle: tuple[float, float]) -> list[Shape | Line | 
         if full > 0.3:
             ink = "#12395c" if bar.marked else "#8fb3d1"
             items.append(Shape("box", (start + full / 2, at), (full, 9.0), Look(ink, ink, 0.6)))
-        items.append(Text((start + _BAR_WIDTH + 4 + numbers, at), bar.number, SMALL, "end", bold=bar.marked))
+        items.append(Text((start + _BAR_WIDTH + 8 + numbers, at), bar.number, SMALL, "end", bold=bar.marked))
     return items
 
 

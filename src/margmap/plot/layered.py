@@ -13,10 +13,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 #: How often the layers are put in order, and how often the nodes move; both settle long before.
-ORDER_SWEEPS, MOVE_SWEEPS = 24, 40
+ORDER_SWEEPS, MOVE_SWEEPS = 24, 80
 
 #: How much more than a node a bend pulls, so that long edges are straight.
-BEND_WEIGHT = 4.0
+BEND_WEIGHT = 16.0
 
 Point = tuple[float, float]
 
@@ -65,7 +65,7 @@ def layered(
     count = len(sizes)
     at = list(layers_of(count, edges) if layer is None else layer)
     chains, links = _with_bends(at, edges)
-    widths = [size[0] for size in sizes] + [2.0] * (len(at) - count)
+    widths = [size[0] for size in sizes] + [6.0] * (len(at) - count)
     order = _ordered(at, links)
     x = _moved(order, links, widths, gap[0], count)
     left = min((x[node] - widths[node] / 2 for node in range(len(at))), default=0.0)
@@ -76,7 +76,14 @@ def layered(
         top += height + gap[1]
     places = [(x[node] - left, y[at[node]]) for node in range(len(at))]
     width = max((places[node][0] + widths[node] / 2 for node in range(len(at))), default=0.0)
-    return Layout(places[:count], [[places[node] for node in chain] for chain in chains], width, max(top - gap[1], 0.0))
+    ways = []
+    for chain in chains:
+        way = [places[chain[0]]]
+        for bend in chain[1:-1]:  # straight through the whole layer, so that no node is touched
+            across, half = places[bend][0], heights[at[bend]] / 2 + gap[1] / 8
+            way += [(across, y[at[bend]] - half), (across, y[at[bend]] + half)]
+        ways.append([*way, places[chain[-1]]])
+    return Layout(places[:count], ways, width, max(top - gap[1], 0.0))
 
 
 def _with_bends(at: list[int], edges: Sequence[tuple[int, int]]) -> tuple[list[list[int]], list[tuple[int, int]]]:
@@ -190,8 +197,9 @@ def _moved(
         for row in order if sweep % 2 == 0 else list(reversed(order)):
             wanted, weights = [], []
             for node in row:
-                # Later sweeps look both ways, so that neither parents nor children alone decide.
-                both = sweep >= MOVE_SWEEPS // 2
+                # Later sweeps look both ways, so that neither parents nor children alone decide. The last one goes up,
+                # and puts parents in the middle of their children.
+                both = MOVE_SWEEPS // 2 <= sweep < MOVE_SWEEPS - 1
                 near = [*neighbours[node][0], *neighbours[node][1]] if both else neighbours[node][sweep % 2]
                 pulls = [BEND_WEIGHT if node >= real and other >= real else 1.0 for other in near]
                 total = sum(pulls)

@@ -82,9 +82,7 @@ def _graph(
     found = {drawn.names[c]: x for c, x in answer.items()}
     parts = ["bars: probability of each state in percent" + (" given the evidence" if known else "")] if bars else []
     if len(shown) < len(drawn.variables):
-        parts.append(
-            "the variables nearest to the question" if known or found else "the variables with most neighbours"
-        )
+        parts.append("those nearest to the question" if known or found else "around the one with most neighbours")
     parts += [note] if note else []
     legend = [("observed", "observed")] if known else []
     legend += [("asked", "asked for"), ("bar", "state of the answer")] if found else []

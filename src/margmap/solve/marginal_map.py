@@ -82,7 +82,9 @@ def marginal_map(
     with notebook_bar(on_progress) as told:
         teller = limits.teller = Teller(told, lambda: limits.clock() - limits.begun)
         with limits.catching_interrupts(), limits.not_counting_compilation():
-            result = _answer_or_nothing(ask(model, query, evidence, method, k, options, shared), limits)
+            question = ask(model, query, evidence, method, k, options, shared)
+            teller.log_factor, teller.rounding = question.log_factor, question.rounding
+            result = _answer_or_nothing(question, limits)
         teller.end(result.state, result.log_prob, result.log_upper)
     details = {**result.details, "bounds": tuple(teller.moments)}
     if teller.raised is not None:
@@ -93,8 +95,6 @@ def marginal_map(
 def _answer_or_nothing(question: Question, limits: Limits) -> Result:
     """The answer, or what is known where a limit was reached before there was a state."""
     status: Status
-    if limits.teller is not None:
-        limits.teller.log_factor = question.log_factor
     try:
         return moved(answer(question, limits), question)
     except Stopped as stopped:  # before there was a state

@@ -56,7 +56,7 @@ def solve(reduced: Reduced, limits: Limits, *, order: Literal["balanced", "certa
         # pass up and one down.
         slack, rounding = limits.gap / 2, 4 * rounding_of(flat)
         how = (slack, rounding, order == "balanced", STAGE_EDGES, PLAIN_FLOOR)
-        limits.tell("beam search", state, float(known[0]))
+        limits.tell("beam search", state, float(known[0]), 0.0)
 
         told = float(known[0])
 

@@ -6,18 +6,14 @@ and 0 for a single value or a set) and as values or intervals of continuous vari
 
 import itertools
 import math
-import sys
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 
 import margmap as mm
 import naive
-from circuits import columns, fixed
-
-sys.path += [str(Path(__file__).resolve().parent / room) for room in ("bayesnet", "solve")]
 import plain_elimination as plain
+from circuits import columns, fixed
 from problems import SORTS, make
 
 
