@@ -19,6 +19,7 @@ from margmap.errors import LimitError, MargmapError, QueryError
 from margmap.foundation.progress import Progress
 from margmap.network.network import Network
 from margmap.solve.result import Ranked, Result
+from margmap.solve.sensitivity import sensitivity
 from margmap.solve.session import Session
 
 #: At most this many best states are shown.
@@ -26,6 +27,9 @@ MOST_STATES = 50
 
 #: How many variables a command line names; more of them are better in a file.
 MOST_NAMES = 40
+
+#: Seconds for what would change the answer among the variables that are summed out.
+MOST_SECONDS = 10.0
 
 Event = dict[str, Any]
 Model = Circuit | Network
@@ -117,9 +121,10 @@ def answers(
 
 
 def changes(session: Session, asked: Asked, stopped: Callable[[], bool], limits: dict[str, Any]) -> Iterator[Event]:
-    """Which single changes of the evidence would change the answer: one event for each, then what was tried.
+    """Which single changes of what is known would change the answer: one event for each, then how many were tried.
 
-    Tried are, for each observed variable, every other value and no observation at all.
+    Tried are, for each observed variable, every other value and no observation at all; then, for each variable that is
+    summed out, every value that it could be observed to have (:func:`margmap.sensitivity`).
     """
     model = session.model
     if not asked.query:
@@ -143,14 +148,27 @@ def changes(session: Session, asked: Asked, stopped: Callable[[], bool], limits:
                 continue
             tried += 1
             if result.state != base.state and result.state is not None:
-                yield {
-                    "kind": "change",
-                    "column": column,
-                    "to": None if other is None else variable.code(other),
-                    "proven": result.status == "optimal" and base.status == "optimal",
-                    **_ranked(model, asked, result.top[0]),
-                }
-    yield {"kind": "tried", "tried": tried}
+                proven = result.status == "optimal" and base.status == "optimal"
+                state = _codes(model, asked, result.state)
+                yield _change(column, None if other is None else variable.code(other), state, proven)
+    if stopped():
+        return
+    seconds = min(MOST_SECONDS, limits.get("time_limit") or MOST_SECONDS)
+    found = sensitivity(model, asked.names(model), asked.known(model), time_limit=seconds)
+    for one in found.changes:
+        if one.value is None:
+            continue
+        tried += one.survives is not None
+        if one.survives is False and one.state is not None:
+            column = model.own(one.variable)
+            code, state = model.variables[column].code(one.value), _codes(model, asked, one.state)
+            yield {**_change(column, code, state, found.complete), "probability": one.probability}
+    yield {"kind": "tried", "tried": tried, "complete": found.complete}
+
+
+def _change(column: int, to: int | None, state: list[int], proven: bool) -> Event:
+    """With ``to`` observed of a variable, or nothing, the answer is another state."""
+    return {"kind": "change", "column": column, "to": to, "state": state, "proven": proven}
 
 
 def exported(model: Model, path: str, asked: Asked) -> dict[str, str]:
@@ -262,10 +280,14 @@ def _answer(model: Model, asked: Asked, result: Result) -> dict[str, Any]:
     return {**numbers, "best": best, "proof": text, "why": str(result.details.get("why", ""))}
 
 
+def _codes(model: Model, asked: Asked, state: Mapping[Any, Any]) -> list[int]:
+    """A state of the query by the numbers of its values."""
+    return [model.variables[column].code(state[model.variables[column].name]) for column in asked.query]
+
+
 def _ranked(model: Model, asked: Asked, ranked: Ranked) -> dict[str, Any]:
-    codes = [model.variables[column].code(x) for column, x in zip(asked.query, ranked.state.values(), strict=True)]
     return {
-        "state": codes,
+        "state": _codes(model, asked, ranked.state),
         "log_prob": _number(ranked.log_prob),
         "log_conditional": _number(ranked.log_conditional),
     }

@@ -2,7 +2,7 @@
 
 import { Answer } from "./answer.js";
 import { Asker } from "./ask.js";
-import { find, make, probability } from "./dom.js";
+import { find, make, percent } from "./dom.js";
 import { Exports } from "./export.js";
 import { Grid } from "./grid.js";
 import { Question, fromLink, toLink } from "./state.js";
@@ -105,14 +105,14 @@ async function start() {
   find("changes-find").onclick = () => {
     const list = find("changes"), text = find("changes-text");
     list.replaceChildren();
-    text.textContent = "Trying every single change of the evidence …";
+    text.textContent = "Trying every single change of what is known …";
     find("changes-find").disabled = true;
     const base = answer.result?.best;
     changes.ask(question.request(), event => {
       if (event.kind === "error") text.textContent = event.error;
       else if (event.kind === "tried") {
         const found = list.childElementCount;
-        text.textContent = `${found ? `${found} of ${event.tried}` : `None of ${event.tried}`} single changes of the evidence would change the answer.`;
+        text.textContent = `${found ? `${found} of ${event.tried}` : `None of ${event.tried}`} single changes would change the answer${event.complete ? "" : " (not all could be tried in time)"}.`;
       } else if (event.kind === "change") {
         const variable = model.variables[event.column];
         const how = event.to === null ? "not observed" : variable.states[event.to];
@@ -122,7 +122,7 @@ async function start() {
           type: "button", className: "link", textContent: `${variable.name}: ${how}`,
           title: "Make this change",
           onclick: () => event.to === null ? question.sumOut(event.column) : question.set(event.column, { role: "observed", form: "value", value: event.to }),
-        }), ` gives ${shown} (${probability(event.log_conditional)})${event.proven ? "" : ", not proven"}`));
+        }), `${event.probability === undefined ? "" : ` (${percent(event.probability)} likely)`} gives ${shown}${event.proven ? "" : ", not proven"}`));
       }
     }, how => { changesEnd(); if (how === "gone") text.textContent = "The server does not answer."; });
   };
