@@ -175,12 +175,11 @@ def exported(model: Model, path: str, asked: Asked) -> dict[str, str]:
     """The question as Python code, as a command line, and as the JSON that ``--instance`` reads."""
     query = [v.name for v in asked.names(model)]
     evidence = {v.name: given for v, given in asked.known(model).items()}
-    load = "load_network" if isinstance(model, Network) else "load"
     more = f", k={asked.k}" if asked.k > 1 else ""
     python = [
         "import margmap as mm",
         "",
-        f"model = mm.{load}({path!r})",
+        f"model = mm.load({path!r})",
         f"evidence = {evidence!r}",
         f"result = mm.marginal_map(model, {query!r}, evidence{more})" if query else "",
         "print(result)" if query else "print(mm.posteriors(model, evidence))",
