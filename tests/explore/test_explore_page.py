@@ -147,6 +147,25 @@ def test_sets_and_likelihoods(browser, clinic):
     assert f"{expected.log_prob:.6f}" in text(browser, ".probability")
 
 
+def test_continuous_variables(browser):
+    g, x = mm.Variable("g", 0), mm.Variable("x", 2, ("low", "high"))
+    circuit = mm.circuit_of(
+        0.5 * mm.gaussian(g, 0.0, 1.0) * x["low"] + 0.5 * mm.gaussian(g, 3.0, 1.0) * x["high"], [g, x]
+    )
+    with serving(circuit) as server:
+        visit(browser, server)
+        assert "mean 1.5, deviation 1.8" in text(browser, "li[data-column='0'] .number")
+        assert browser.run("return document.querySelector(\"li[data-column='0'] [data-role=asked]\").disabled")
+        click(browser, "li[data-column='1'] [data-role=asked]")
+        for value, best in (("2.5", "high"), ("-1", "low")):
+            enter = "i.value = arguments[0]; i.dispatchEvent(new Event('change'))"
+            browser.run(f"const i = document.querySelector('li input'); {enter}", value)
+            browser.until(SETTLED)
+            assert answer(browser) == {"x": best}
+            expected = mm.marginal_map(circuit, ["x"], {"g": float(value)})
+            assert f"{expected.log_prob:.6f}" in text(browser, ".probability")
+
+
 def test_keys_alone(browser, clinic):
     circuit = clinic.settings.model
     visit(browser, clinic)

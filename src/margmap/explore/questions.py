@@ -31,6 +31,9 @@ MOST_NAMES = 40
 #: Seconds for what would change the answer among the variables that are summed out.
 MOST_SECONDS = 10.0
 
+#: The posteriors of a network that is eliminated for each question may take as much as a circuit of so many edges.
+MOST_EDGES = 10_000_000
+
 Event = dict[str, Any]
 Model = Circuit | Network
 
@@ -85,8 +88,8 @@ def describe(model: Model, name: str, grid: tuple[int, int] | None) -> dict[str,
 def answers(
     session: Session, asked: Asked, tell: Callable[[Event], None], stopped: Callable[[], bool], limits: dict[str, Any]
 ) -> Iterator[Event]:
-    """The answer, then all posteriors, then the best states: one event each, and the bounds through ``tell``."""
-    model, evidence = session.model, asked.known(session.model)
+    """The answer, then all posteriors and the best states: one event each, and the bounds through ``tell``."""
+    model = session.model
 
     def on_progress(progress: Progress) -> None:
         if stopped():
@@ -94,29 +97,40 @@ def answers(
         tell({"kind": "progress", **_progress(model, asked, progress)})
 
     limits = {**limits, "on_progress": on_progress}
-    result = None
+    steps: list[Callable[[], Event]] = [lambda: _posteriors(session, asked)]
     if asked.query:
-        result = session.marginal_map(asked.names(model), evidence, **limits)
+        result = session.marginal_map(asked.names(model), asked.known(model), **limits)
         yield {"kind": "answer", **_answer(model, asked, result)}
-    if stopped():
-        return
+        if result.state is not None and asked.k > 1:
+            # What takes longer comes last: without a circuit these are the posteriors.
+            steps.insert(1 if session.compiled else 0, lambda: _several(session, asked, result, limits))
+    for step in steps:
+        if stopped():
+            return
+        yield step()
+
+
+def _posteriors(session: Session, asked: Asked) -> Event:
+    """p(x | evidence) of every variable that is not observed; if that is out of reach, why."""
     try:
-        found = session.posteriors(evidence)
-        arrays = {model.own(name): found.array(name).tolist() for name in found}
-        yield {"kind": "posteriors", "posteriors": arrays}
-    except LimitError as error:  # too wide to sum out, though the search may still have answered
-        yield {"kind": "posteriors", "posteriors": {}, "why": str(error)}
-    if stopped() or result is None or result.state is None or asked.k == 1:
-        return
-    try:
-        several = session.marginal_map(asked.names(model), evidence, k=asked.k, **limits)
+        found = session.posteriors(asked.known(session.model), max_edges=None if session.compiled else MOST_EDGES)
     except LimitError as error:
-        yield {"kind": "top", "top": [_ranked(model, asked, one) for one in result.top], "why": str(error)}
-        return
-    yield {
+        return {"kind": "posteriors", "posteriors": {}, "why": str(error)}
+    return {"kind": "posteriors", "posteriors": {session.model.own(name): found.array(name).tolist() for name in found}}
+
+
+def _several(session: Session, asked: Asked, best: Result, limits: dict[str, Any]) -> Event:
+    """The best states; if only one can be found, that one."""
+    model, why, result = session.model, "", best
+    try:
+        result = session.marginal_map(asked.names(model), asked.known(model), k=asked.k, **limits)
+    except LimitError as error:
+        why = str(error)
+    return {
         "kind": "top",
-        "status": several.status,
-        "top": [_ranked(model, asked, one) for one in several.top],
+        "status": result.status,
+        "top": [_ranked(model, asked, one) for one in result.top],
+        "why": why,
     }
 
 

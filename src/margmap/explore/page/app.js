@@ -62,7 +62,8 @@ async function start() {
       announce();
       painted(begun);
     } else if (event.kind === "posteriors") {
-      if (question.asked.length === 0) answer.result = undefined;
+      find("no-posteriors").hidden = !event.why;
+      find("no-posteriors").textContent = event.why ? `How likely the states are is not shown: ${event.why}` : "";
       variables.show(event.posteriors, question.asked.length ? undefined : new Map());
       grid?.show(event.posteriors, question.asked.length ? undefined : new Map());
       if (question.asked.length === 0) painted(begun);
