@@ -34,6 +34,7 @@ THRESHOLD = "tests/solve/test_near_ties.py::test_a_search_finds_what_is_above_it
 LEFT = "tests/solve/test_near_ties.py::test_a_stopped_search_leaves_every_better_state"
 LEFT_OF_MANY = "tests/solve/test_near_ties.py::test_a_stopped_search_for_the_k_best_bounds_the_others"
 SWEEP = "tests/solve/test_near_ties.py::test_a_sweep_loses_nothing_above_its_bound"
+RULES = "tests/solve/test_constraints.py::test_equals_enumeration"
 ANSWERS_BEYOND = "tests/solve/test_near_ties.py::test_answers_beyond_doubles"
 BEYOND = "tests/solve/test_near_ties.py::test_a_sweep_beyond_doubles"
 WIDE = "tests/solve/test_near_ties.py::test_wide_frontiers"
@@ -96,8 +97,8 @@ SWEEP_BREAKS = _of(
     ),
     (
         "",
-        "if vector[i] > kept[r, i] and used[i] != 0:",
-        "if vector[i] > 1.01 * kept[r, i] and used[i] != 0:",
+        "if vector[i] * factor > kept[r, i] and used[i] != 0:",
+        "if vector[i] * factor > 1.01 * kept[r, i] and used[i] != 0:",
         "a vector that is almost dominated is dropped",
         (f"{SWEEP}[dense]", f"{SWEEP}[coins]", f"{WIDE}[8-0.2]"),
     ),
@@ -124,15 +125,15 @@ SWEEP_BREAKS = _of(
     ),
     (
         "def _values(",
-        "if merge and not _dominated(kept, kept_merged, count, surplus, used, best_of):",
-        "if merge and count == 0:",
+        "if merge and not _dominated(",
+        "if merge and count == 0 and not _dominated(",
         "surplus values of a variable are forgotten",
         (f"{SWEEP}[many values]", f"{SWEEP}[coins]"),
     ),
     (
         "def _join(",
-        "if merge and not _dominated(kept, kept_merged, count, surplus, used, best_of):",
-        "if merge and count == 0:",
+        "if merge and not _dominated(",
+        "if merge and count == 0 and not _dominated(",
         "surplus vectors of a join are forgotten",
         (f"{SWEEP}[dense]", f"{SWEEP}[coins]"),
     ),
@@ -145,15 +146,15 @@ SWEEP_BREAKS = _of(
     ),
     (
         "def _join(",
-        "or first_merged[pair_first[c]] != 0 or",
-        "or",
+        "count >= most or first_merged[a] != 0 or",
+        "count >= most or",
         "what is joined with a merged vector passes for a state",
         (f"{SWEEP}[dense]", f"{SWEEP}[coins]"),
     ),
     (
         "def _join(",
-        " or second_merged[pair_second[c]] != 0:",
-        ":",
+        "count >= most or first_merged[a] != 0 or second_merged[b] != 0:",
+        "count >= most or first_merged[a] != 0:",
         "what is joined with a merged vector of the second part passes for a state",
         (f"{SWEEP}[dense]", f"{SWEEP}[coins]"),
     ),
@@ -275,7 +276,7 @@ FRONTIER_BREAKS = _of(
     ),
     (
         "",
-        "log_upper = min(log_upper, max(raised(upper, bounds.log_upper), floor + slack))",
+        "log_upper = min(log_upper, max(raised(upper, log_whole), floor + slack))",
         "log_upper = min(log_upper, floor + slack)",
         "what was merged does not count in the bound",
         (f"{WIDTHS}[coins]", f"{WIDTHS}[latent tree]"),
@@ -1733,6 +1734,63 @@ CERTIFICATE_BREAKS = [
     ),
 ]
 
+RULE_BREAKS = [
+    *_of(
+        "solve/methods/frontier/sweep.py",
+        (
+            "def _dominated(",
+            "if (use > low[i] and use > free_high[i]) or (use < high[i] and use < free_low[i]):",
+            "if use > low[i] and use > free_high[i]:",
+            "a vector makes way for one that does not fit all of its completions",
+            (f"{RULES}[dense]", f"{RULES}[coins]", f"{RULES}[latent tree]"),
+        ),
+        (
+            "def _dominated(",
+            "larger = more < 700 and _covers(kept, r, vector, np.exp(more), used)",
+            "larger = True",
+            "vectors are compared with what prices have taken from them",
+            (f"{RULES}[dense]", f"{RULES}[coins]", f"{RULES}[latent tree]", f"{RULES}[structured]"),
+        ),
+        (
+            "def _fits(",
+            "if low > pending.high[i] or high < pending.low[i]:",
+            "if low > pending.high[i] + 1 or high < pending.low[i]:",
+            "what exceeds the upper end of a constraint by one is kept",
+            (f"{RULES}[dense]", f"{RULES}[coins]", f"{RULES}[latent tree]"),
+        ),
+    ),
+    *_of(
+        "solve/prices.py",
+        (
+            "",
+            "offset = raised(view.log_factor, log_factor, math.fsum(terms), rounding)",
+            "offset = raised(view.log_factor, log_factor, rounding)",
+            "the bound with prices lacks what they give back to states that satisfy the constraints",
+            (f"{RULES}[dense]", f"{RULES}[coins]"),
+        ),
+    ),
+    *_of(
+        "solve/rows.py",
+        (
+            "def _propagate(",
+            "if dear or most - dearest[i] + rows.cost[i, x] < rows.low[r]:",
+            "if dear or most - dearest[i] + rows.cost[i, x] <= rows.low[r]:",
+            "literals go with which a constraint can just be satisfied",
+            (f"{RULES}[dense]", f"{RULES}[coins]"),
+        ),
+    ),
+    *_of(
+        "solve/hill_climb.py",
+        (
+            "def _offer_allowed(",
+            "if not rows.allows(state[None])[0]:",
+            "if state.size == 0:",
+            "states that the constraints forbid become the best known",
+            (f"{RULES}[dense]", f"{RULES}[coins]"),
+        ),
+    ),
+]
+
 MUTATIONS: list[Mutation] = [
     *SWEEP_BREAKS,
     *FRONTIER_BREAKS,
@@ -1753,4 +1811,5 @@ MUTATIONS: list[Mutation] = [
     *NUMBER_BREAKS,
     *NETWORK_BREAKS,
     *CERTIFICATE_BREAKS,
+    *RULE_BREAKS,
 ]

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from margmap.cli.base import STOPPED, interrupted
-from margmap.cli.inputs import given, is_network, parse_bytes, parse_options, question, require_circuit
+from margmap.cli.inputs import (
+    given,
+    is_network,
+    parse_bytes,
+    parse_constraints,
+    parse_options,
+    question,
+    require_circuit,
+)
 from margmap.cli.options import Dask, Evidence, Format, Index, Instance, Json, MaxEdges, Model, Query, flag, option
 from margmap.cli.output import complain, filled_bar, print_json, print_state, print_table, printable, report, spinner
 from margmap.errors import LimitError, MargmapError, QueryError
@@ -30,16 +38,22 @@ if TYPE_CHECKING:
 
 _BATCH = "Answer each row of evidence: a header of variables or a column for each; empty, nan or -1: missing."
 _HEADER = "Whether --batch's first line has names, if unclear."
+_ID = "The column of --batch's rows that says which row it is; it is copied to the answers."
+_CARRY = "Columns of --batch's rows to copy to the answers; or: all."
 _JOBS = "Processes: for --batch (without: one a core), or to share one hard query out over."
 _MEMORY = "Bytes that it may grow by, such as 500M (K, M or G)."
 _METHOD = f"The solver to use: {AUTO}, {', '.join(METHODS)}."
+_CONSTRAINT = "What the state must satisfy, such as 'at most 2 of pump=broken, valve=stuck'; may be repeated."
+_DIFFER = "With --top: each state differs from all before in so many variables or more."
 _OPTION = "An option of the method, such as heuristic=Pruned."
 _TRACE = "Write one row for each iteration of the method there."
+# How a search ends that has come to its end.
+ENDED = ("optimal", "infeasible")
 # The methods that tell after each iteration how far they are.
 _ITERATIVE = [name for name, method in METHODS.items() if "on_iteration" in method.options]
 _NOT_WITH_BATCH = (
     "--batch has its evidence in rows and its answers in a file: it goes with --query, --method, --time-limit, "
-    "--gap, --memory-limit and --option"
+    "--gap, --memory-limit, --constraint and --option"
 )
 _CERTIFICATE = (
     "wrote {certificate}: {certificate_vectors} vectors, {certificate_bytes} bytes, gap {certificate_gap:.2g} nats; "
@@ -55,6 +69,8 @@ def solve(
     time_limit: Annotated[float | None, option("S", "Stop after this many seconds.")] = None,
     gap: Annotated[float | None, option("G", "Stop once the bounds are this close, in nats.")] = None,
     top: Annotated[int | None, option("K", "Find the K best states instead of the best one.", min=1)] = None,
+    constraint: Annotated[list[str] | None, option("RULE", _CONSTRAINT, "--constraint", "-c")] = None,
+    differ_by: Annotated[int | None, option("N", _DIFFER, min=1)] = None,
     memory_limit: Annotated[str | None, option("N", _MEMORY)] = None,
     instance: Instance = None,
     index: Index = None,
@@ -70,6 +86,11 @@ def solve(
         Path | None, option("FILE", "Where the answers of --batch go: .csv or .jsonl.", "--output", "-o")
     ] = None,
     header: Annotated[bool | None, flag("--header/--no-header", _HEADER)] = None,
+    id: Annotated[str | None, option("COLUMN", _ID)] = None,
+    carry: Annotated[list[str] | None, option("C,...", _CARRY)] = None,
+    truth: Annotated[
+        bool, flag("--truth", "Compare the answers of --batch with the rows' columns of the query.")
+    ] = False,
     jobs: Annotated[int | None, option("N", _JOBS, "--jobs", "-j", min=1)] = None,
     dask: Dask = None,
     certificate: Annotated[Path | None, option("FILE", "Write a proof that `margmap verify` can check there.")] = None,
@@ -81,18 +102,26 @@ def solve(
     """Find the most likely state of the query variables given the evidence, all others summed out, and prove it."""
     asked, observed = question(query, evidence, instance, index)
     in_files = evid is not None or query_file is not None or uai_files
-    if batch is None and (output is not None or header is not None):
-        raise typer.BadParameter("--output and --header are for --batch")
+    if batch is None and (output is not None or header is not None or id is not None or carry or truth):
+        raise typer.BadParameter("--output, --header, --id, --carry and --truth are for --batch")
+    if truth and asked is None:
+        raise typer.BadParameter("--truth compares the columns of a query: give --query too")
     if batch is not None and (evidence or top is not None or verbose or instance or trace or in_files):
         raise typer.BadParameter(_NOT_WITH_BATCH)
     if batch is not None and output is None:
         raise typer.BadParameter("--batch needs --output FILE for the answers")
+    rules = parse_constraints(constraint, instance, index)
+    if differ_by is not None and top is None:
+        raise typer.BadParameter("--differ-by is about several states: give --top too")
     if certificate is not None and (batch is not None or (top or 1) > 1):
         raise typer.BadParameter("--certificate proves one best state: it does not go with --batch and --top")
+    if certificate is not None and rules is not None:
+        raise typer.BadParameter("--certificate does not cover constraints: leave one of the two out")
     if certificate is not None:
         require_circuit(model, format)
     options = _options_of(method, method_options or [], trace)
     options |= given(gap=gap, k=top, memory_limit=parse_bytes("--memory-limit", memory_limit))
+    options |= given(constraints=rules, differ_by=differ_by)
     if in_files and not is_network(model, format):
         raise typer.BadParameter("--evid, --query-file and --uai-files are for networks (.uai, .bif)")
     # With --batch the time limit is that of each row.
@@ -105,9 +134,12 @@ def solve(
         asked, observed = _from_files(loaded, *files, asked, observed)
     if batch is not None and output is not None and loaded is not None:
         from margmap.cli.batch import Job, solve_batch
+        from margmap.cli.batch_rows import Extras
+        from margmap.cli.table_options import parse_columns
 
         job = Job(model, batch, asked, method, time_limit, header, options)
-        _report_batch(solve_batch(loaded, job, output, jobs, dask), output, json)
+        extras = Extras(id, parse_columns("--carry", carry) or (), truth)
+        _report_batch(solve_batch(loaded, job, output, jobs, dask, extras), output, json)
         return
     seconds = None if time_limit is None else max(time_limit - load_seconds, 1e-9)
     result = _solve_one(loaded, (asked, observed, method, seconds), options, jobs, dask)
@@ -133,7 +165,7 @@ def solve(
         raise failure
     if failure is not None:
         complain(str(failure))
-    if result.status != "optimal":
+    if result.status not in ENDED:
         raise typer.Exit(STOPPED)
 
 
@@ -278,7 +310,8 @@ def _print_result(result: Result, top: int | None) -> None:
     if result.status != "optimal":
         print("there may be better states than the last of these")
     elif len(rows) < top:
-        print("there are no others: all other states have probability 0")
+        barred = "are not allowed, or " if "constraints" in result.details else ""
+        print(f"there are no others: all other states {barred}have probability 0")
 
 
 def _print_details(result: Result) -> None:
@@ -294,8 +327,13 @@ def _report_batch(summary: Summary, output: Path, json: bool) -> None:
     text = f"wrote {summary.rows} answers to {output}: {counted(summary.ended) or 'no rows'}"
     if summary.interrupted:
         text = f"stopped after {sum(summary.ended.values())} of {summary.rows} rows: start it again to go on"
-    report(json, {"output": str(output), **summary._asdict()}, text)
+    lines, facts = [text], {name: value for name, value in summary._asdict().items() if value is not None}
+    if summary.truth is not None and summary.truth["compared"]:
+        each = listed({name: f"{x:.1%}" for name, x in summary.truth["by_variable"].items() if x is not None})
+        share, number = summary.truth["correct"], summary.truth["compared"]
+        lines.append(f"as in the rows: {share:.1%} of {number} answers in all variables; each: {each}")
+    report(json, {"output": str(output), **facts}, *lines)
     if failed := summary.ended.get("failed"):
         print(f"{failed} rows failed: the column 'error' says why", file=sys.stderr)
-    if summary.interrupted or any(status != "optimal" for status in summary.ended):
+    if summary.interrupted or any(status not in ENDED for status in summary.ended):
         raise typer.Exit(STOPPED)

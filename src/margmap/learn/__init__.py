@@ -23,6 +23,10 @@ if TYPE_CHECKING:
     from margmap.learn.strudel_growth import Learned as Learned
     from margmap.learn.strudel_growth import learn_strudel as learn_strudel
     from margmap.learn.strudel_growth import strudel as strudel
+    from margmap.learn.table import Table as Table
+    from margmap.learn.table import decode as decode
+    from margmap.learn.table import encode as encode
+    from margmap.learn.table import read_table as read_table
 
 # Where each public name lives; no module has the name of a function, which would hide it.
 _HOME = {
@@ -31,6 +35,7 @@ _HOME = {
     "datasets": "DATASETS load_dataset",
     "strudel_growth": "Learned NoSplitWarning Growth learn_strudel strudel",
     "chow_liu_tree": "chow_liu",
+    "table": "Table decode encode read_table",
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names.split()}
 __all__ = sorted(_MODULE)

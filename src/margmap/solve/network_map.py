@@ -77,12 +77,16 @@ class _NetworkMap:
         # With nothing to find the maximum of, there is nothing to eliminate by maxima.
         self.only_eliminate = question.method == "elimination" and bool(question.columns)
         self.problem: Problem | None = None
+        #: Constraints are for circuits: compile, whatever it takes.
+        self.constrained = question.rules is not None or question.differ_by is not None
         #: The best state and the bound so far, for whoever is stopped before having one.
         self.found = Incumbent()
         self.search: Anytime | None = None
 
     def answer(self) -> Result:
         """The answer of the route that fits; stopped on the way, what is known."""
+        if self.constrained:
+            return self._by_tables()
         if self.question.method in SEARCHES and self.question.columns:
             return self._search(self.question.method)
         try:
@@ -98,7 +102,7 @@ class _NetworkMap:
     def _by_tables(self) -> Result:
         question, limits = self.question, self.limits
         plan = fallback = None
-        if question.method in (AUTO, "elimination") and question.k == 1 and question.columns:
+        if question.method in (AUTO, "elimination") and question.k == 1 and question.columns and not self.constrained:
             free, first = self._plan()
             assert self.problem is not None
             most = ENTRIES_PER_EDGE * self.limit
