@@ -52,6 +52,7 @@ WIDTHS = "tests/solve/test_frontier.py::test_bounds_hold_under_any_width_limit"
 TOP = "tests/solve/test_topk.py::test_equals_sorted_enumeration"
 LAST_BIT = "tests/solve/test_topk.py::test_the_upper_bound_is_sound_to_the_last_bit"
 REDUCE = "tests/solve/test_reduce.py"
+SESSION = "tests/solve/test_session.py"
 SOLVE = "tests/solve/test_marginal_map.py"
 NETWORKS = "tests/network/test_compile.py"
 NETWORK_TIES = f"{NETWORKS}::test_values_that_are_almost_as_good"
@@ -879,6 +880,43 @@ SAFE_SUMS = f"{ROUNDING}::test_sums_of_logarithms_are_rounded_to_the_safe_side"
 SAFE_WEIGHTS = f"{ROUNDING}::test_weights_are_rounded_up"
 REBUILT_BEYOND = f"{ROUNDING}::test_rebuilt_beyond_doubles"
 EDGES = "tests/solve/test_edges.py"
+
+KEPT_BREAKS = [
+    *_of(
+        "solve/kept_reduction.py",
+        (
+            "def _forget(",
+            "if lost[c] or (s.kind[n] == SUM and changed[c]):",
+            "if lost[c]:",
+            "in a session sums keep the shares that their children had under the evidence before",
+            (f"{SESSION}::test_the_reduction_is_that_from_scratch[structured]",),
+        ),
+        (
+            "def _forget(",
+            "if lost[c] or (s.kind[n] == SUM and changed[c]):",
+            "if s.kind[n] == SUM and changed[c]:",
+            "in a session what is above a node that changed keeps it as it was",
+            (f"{SESSION}::test_the_reduction_is_that_from_scratch[structured]",),
+        ),
+        (
+            "def _build(",
+            "store.weight[store.seen_at[at]] = added(store.weight[store.seen_at[at]], w)",
+            "store.weight[store.seen_at[at]] = w",
+            "in a session, of two edges to one child the first is lost",
+            (f"{SESSION}::test_the_reduction_is_that_from_scratch[structured]",),
+        ),
+    ),
+    *_of(
+        "inference/passes.py",
+        (
+            "def forward_nodes(",
+            "again |= changed[s.child[e]]",
+            "again = changed[s.child[e]]",
+            "in a session a node whose last child did not change keeps its value",
+            (f"{SESSION}::test_the_reduction_is_that_from_scratch[structured]",),
+        ),
+    ),
+]
 
 NUMBER_BREAKS = [
     *_of(
@@ -1898,6 +1936,7 @@ MUTATIONS: list[Mutation] = [
     *INCUMBENT_BREAKS,
     *PARALLEL_BREAKS,
     *FLAT_BREAKS,
+    *KEPT_BREAKS,
     *NUMBER_BREAKS,
     *NETWORK_BREAKS,
     *CERTIFICATE_BREAKS,

@@ -114,6 +114,7 @@ def test_version_and_help() -> None:
             "learn",
             "datasets",
             "demo",
+            "explore",
         ):
             assert command in run.out
             assert Run(command, flag).code == 0
