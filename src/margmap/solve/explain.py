@@ -35,9 +35,11 @@ from margmap.circuit.model import as_model
 from margmap.circuit.observation import Between, Observation, Weights
 from margmap.circuit.properties import require_tractable
 from margmap.errors import ImpossibleEvidenceError, QueryError
+from margmap.foundation.html import facts, section, table
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits, Status
 from margmap.foundation.pairs import log_of
+from margmap.foundation.wording import listed, spelled
 from margmap.inference.networks import kept_circuit
 from margmap.inference.passes import leaf_value, log_values
 from margmap.inference.scaled import Scaled, scaled
@@ -81,6 +83,12 @@ class Explanation:
     def factor(self) -> float:
         """The generalised Bayes factor itself; infinite if it is too large for a float."""
         return math.exp(self.log_factor) if self.log_factor < 700 else math.inf
+
+    def _repr_html_(self) -> str:
+        known = {"status": spelled(self.status), "Bayes factor": self.factor, "looked at": self.looked_at}
+        rows = [(i, listed(one.state), one.log_factor) for i, one in enumerate(self.top, 1)]
+        header = ("rank", "explanation", "log of the Bayes factor")
+        return section(facts("Most relevant explanation", known), table(header, rows, "Explanations", most=60))
 
 
 def explain(

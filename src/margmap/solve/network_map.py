@@ -361,7 +361,7 @@ class _NetworkMap:
         compiled = self.limits.run(compiling, wait=False)
         rounding = compile_rounding(self.network)
         if limits.teller is not None:
-            limits.teller.rounding = question.rounding + rounding
+            limits.teller.rounding = 2 * question.rounding + rounding
         spent = limits.clock() - begun
         place = {column: i for i, column in enumerate(sorted(included))}
         inner = replace(
