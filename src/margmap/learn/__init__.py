@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from margmap.learn.datasets import load_dataset as load_dataset
     from margmap.learn.estimators import ChowLiu as ChowLiu
     from margmap.learn.estimators import Strudel as Strudel
+    from margmap.learn.latent_tree import hclt as hclt
+    from margmap.learn.latent_tree import learn_hclt as learn_hclt
     from margmap.learn.mixture_em import Mixture as Mixture
     from margmap.learn.mixture_em import learn_mixture as learn_mixture
     from margmap.learn.mixture_em import mixture as mixture
@@ -31,6 +33,7 @@ _HOME = {
     "datasets": "DATASETS load_dataset",
     "strudel_growth": "Learned NoSplitWarning Progress learn_strudel strudel",
     "chow_liu_tree": "chow_liu",
+    "latent_tree": "hclt learn_hclt",
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names.split()}
 __all__ = sorted(_MODULE)

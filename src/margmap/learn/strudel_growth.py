@@ -233,7 +233,8 @@ def _rule(given: Mapping[str, Any]) -> Rule:
         if given[name] not in known:
             raise DataError(f"{name} must be {known[0]!r} or {known[1]!r}, not {given[name]!r}")
     for name, least in _LEAST.items():
-        _check(name, given[name], least)
+        if given[name] is not None or name not in _LIMITS:
+            check_option(name, given[name], least)
     inherit = given["prior"] == "parent"
     return Rule(
         random_edge=given["pick_edge"] == "random",
@@ -248,9 +249,8 @@ def _rule(given: Mapping[str, Any]) -> Rule:
     )
 
 
-def _check(name: str, value: float | None, least: float) -> None:
-    if value is None and name in _LIMITS:
-        return
+def check_option(name: str, value: float | None, least: float) -> None:
+    """Refuse what is not a number from ``least``: any number if that has a point, otherwise a whole one."""
     real = isinstance(least, float)
     try:
         number = float(value) if real else operator.index(value)  # type: ignore[arg-type]
