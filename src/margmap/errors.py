@@ -51,3 +51,11 @@ class UnnormalisedWarning(UserWarning):
 
 class NoSplitWarning(UserWarning):
     """A learner was stopped before it had split anything, so that its circuit is what it began with."""
+
+
+class DroppedColumnWarning(UserWarning):
+    """A column of a table is no use to a model, such as an identifier or a date, and was left out."""
+
+
+class LostNamesWarning(UserWarning):
+    """A file format cannot hold the names and the encoding of a table, so that the file has numbers in their place."""

@@ -7,6 +7,7 @@ from margmap.circuit.arrays import LongArray as LongArray
 from margmap.circuit.builder import Parts as Parts
 from margmap.circuit.builder import assemble as assemble
 from margmap.circuit.circuit import Circuit as Circuit
+from margmap.circuit.encoding import Encoding as Encoding
 from margmap.circuit.leaves import BERNOULLI as BERNOULLI
 from margmap.circuit.leaves import BINOMIAL as BINOMIAL
 from margmap.circuit.leaves import CATEGORICAL as CATEGORICAL

@@ -3,7 +3,7 @@
 Evidence is a mapping from variables to values, a pandas Series, or a frame of one row. None, NaN and pandas' NA and NaT
 mean that nothing is observed. A Series and a frame are rows of a table, as :func:`margmap.marginal_map_many` takes
 them; in tables an empty text, ``nan`` and the other words that pandas reads as missing, and -1 for a discrete variable,
-mean the same, unless they are the name of a state.
+mean the same, unless they are the name of a state or a number that falls in a bin.
 """
 
 from __future__ import annotations
@@ -123,12 +123,16 @@ def cell_of(variable: Variable, cell: Any) -> Any:
             return None
         if cell in variable.states or text in variable.states:
             return cell
+        if variable.encoding is not None and variable.encoding.is_missing(text):
+            return None
         number = number_of(text)
         if text in MISSING_WORDS or (number is not None and math.isnan(number)):
             return None
     else:
         number = plain(cell)
-    minus_one = isinstance(number, int | float) and number == -1
+        if variable.encoding is not None and variable.encoding.is_missing(number):
+            return None
+    minus_one = isinstance(number, int | float) and number == -1 and variable.bins is None
     return None if minus_one and not variable.continuous and not variable.called(-1) else cell
 
 

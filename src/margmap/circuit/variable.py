@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 
+from margmap.circuit.encoding import Encoding
 from margmap.circuit.evidence import cell_of, is_observed, names_of, pairs_of, plain, shortened
 from margmap.errors import QueryError, StructureError
 from margmap.foundation.numerals import number_of, real_of
@@ -31,11 +32,13 @@ class Variable:
     """A named variable with ``cardinality`` values 0, 1, ... (0: continuous), whose values may have names.
 
     ``X[1]`` is the indicator of X = 1, and ``X["yes"]`` that of a state called so; see :mod:`margmap.circuit.formula`.
+    ``encoding`` says how a column of a table became this variable, if one did.
     """
 
     name: Name
     cardinality: int = 2
     states: tuple[str, ...] = ()
+    encoding: Encoding | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         # Texts and numbers of numpy become plain ones, so that no answer has them.
@@ -60,6 +63,26 @@ class Variable:
             )
         if len(set(self.states)) != len(self.states):
             raise StructureError(f"variable {self.name!r}: its state names are not distinct")
+        if self.encoding is not None:
+            self._check_encoding(self.encoding)
+
+    def _check_encoding(self, encoding: Encoding) -> None:
+        if not isinstance(encoding, Encoding):
+            raise StructureError(f"variable {self.name!r}: its encoding is {shortened(encoding)}, not an Encoding")
+        if (encoding.kind == "continuous") != self.continuous:
+            raise StructureError(
+                f"variable {self.name!r}: an encoding of {encoding.kind!r} does not go with {self.cardinality} values"
+            )
+        if encoding.kind == "bins" and (len(encoding.middles) != self.cardinality or not self.states):
+            raise StructureError(
+                f"variable {self.name!r}: {len(encoding.middles)} bins for {self.cardinality} values"
+                f" with {len(self.states)} names"
+            )
+
+    @property
+    def bins(self) -> Encoding | None:
+        """The encoding of a variable whose values are ranges of numbers; None for others."""
+        return self.encoding if self.encoding is not None and self.encoding.kind == "bins" else None
 
     @property
     def continuous(self) -> bool:
@@ -71,7 +94,8 @@ class Variable:
 
         Where states have names, ``value`` is one of them: a text is that name, and a number (5, 5.0 or the text "5",
         unless that is a name itself) is the one name that is this number. True and False are the states that are
-        called so. Where states have no names, ``value`` is the number itself, which a text may have as well.
+        called so. Where states have no names, ``value`` is the number itself, which a text may have as well. Where
+        states are bins, a number is the bin it falls in, and spaces in the name of a bin do not matter.
         """
         if self.continuous:
             raise QueryError(f"variable {self.name!r} is continuous: its values have no numbers")
@@ -88,7 +112,10 @@ class Variable:
             if isinstance(given, bool):
                 raise QueryError(f"variable {self.name!r}: {given} is no number: write 0 to {self.cardinality - 1}")
             return self.numbered(given)
-        found = () if given is None else self.called(given)
+        if self.bins is not None and not isinstance(given, bool):
+            found = self._in_bin(given, value)
+        else:
+            found = () if given is None else self.called(given)
         if len(found) > 1:
             both = " or ".join(f"the state {self.states[i]!r}" for i in found)
             raise QueryError(f"variable {self.name!r}: {shortened(value)} can mean {both}: give its name as text")
@@ -96,6 +123,16 @@ class Variable:
             known = f"its states are {listed(self.states, 40)}" if self.states else "it has no state names"
             raise QueryError(f"variable {self.name!r} has no state {shortened(plain(value))}: {known}")
         return found[0]
+
+    def _in_bin(self, number: float | None, value: Any) -> tuple[int, ...]:
+        """The bin of a number, or, if it is None, the one that a text names with other spaces."""
+        assert self.bins is not None
+        if number is None:
+            name = "".join(str(value).split())
+            return tuple(i for i, state in enumerate(self.states) if "".join(state.split()) == name)
+        if not abs(number) < float("inf"):
+            raise QueryError(f"variable {self.name!r}: {shortened(value)} is not finite, and falls in no bin")
+        return (self.bins.bin_of(number),)
 
     def value(self, given: Any) -> int | float | None:
         """What evidence says about this variable: a code, or a real number; None if nothing."""

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from margmap.learn.strudel_growth import Progress as Progress
     from margmap.learn.strudel_growth import learn_strudel as learn_strudel
     from margmap.learn.strudel_growth import strudel as strudel
+    from margmap.learn.table import Table as Table
+    from margmap.learn.table import decode as decode
+    from margmap.learn.table import encode as encode
+    from margmap.learn.table import read_table as read_table
 
 # Where each public name lives; no module has the name of a function, which would hide it.
 _HOME = {
@@ -34,6 +38,7 @@ _HOME = {
     "strudel_growth": "Learned NoSplitWarning Progress learn_strudel strudel",
     "chow_liu_tree": "chow_liu",
     "latent_tree": "hclt learn_hclt",
+    "table": "Table decode encode read_table",
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names.split()}
 __all__ = sorted(_MODULE)

@@ -12,10 +12,11 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import FloatArray, IntArray, LongArray, Name, Variable
+from margmap.circuit import FloatArray, IntArray, LongArray, Variable
+from margmap.circuit.variable import listed
 from margmap.errors import DataError
 from margmap.foundation.slices import starts
-from margmap.learn.table import MAX_VALUES
+from margmap.learn.table import Table, read_both
 
 Leaf: TypeAlias = Literal["categorical", "binomial", "gaussian"]
 LEAVES: tuple[Leaf, ...] = ("categorical", "binomial", "gaussian")
@@ -58,6 +59,10 @@ class Cells(NamedTuple):
         return codes, cardinality
 
 
+# Zeros and ones are multiplied in single precision in blocks of so many rows: sums stay exact, and memory small.
+_BLOCK = 1 << 13
+
+
 def pair_counts(codes: IntArray, cardinality: LongArray, weight: FloatArray | None = None) -> FloatArray:
     """How many rows have each pair of values, both cells present; a row may count as ``weight`` rows.
 
@@ -76,28 +81,50 @@ def pair_counts(codes: IntArray, cardinality: LongArray, weight: FloatArray | No
     return joint
 
 
-# Zeros and ones are multiplied in single precision in blocks of so many rows: sums stay exact, and memory small.
-_BLOCK = 1 << 13
-
-
 def read_cells(
     data: Any, valid: Any = None, leaves: Mapping[Any, Leaf] | None = None
 ) -> tuple[Cells, Cells | None, tuple[Leaf, ...]]:
-    """Rows to learn from, validation rows over the same variables, and the kind of leaf of each column."""
-    array = np.asarray(data)
-    checked = None if valid is None else np.asarray(valid)
-    given = leaves or {}
-    kinds: list[Leaf] = [given.get(i + 1, "categorical") for i in range(array.shape[1])]
-    real = np.array([kind == "gaussian" for kind in kinds], dtype=np.bool_)
-    both = [array] if checked is None else [array, checked]
-    top = np.nanmax([np.nanmax(rows, axis=0) for rows in both], axis=0)
-    variables = tuple(
-        Variable(i + 1, 0 if real[i] else max(2, int(top[i]) + 1)) for i in range(array.shape[1])
-    )
-    made = [_cells(rows, real, variables) for rows in both]
-    return made[0], made[1] if len(made) > 1 else None, tuple(kinds)
+    """Rows to learn from, validation rows over the same variables, and the kind of leaf of each column.
+
+    ``leaves`` has kinds by the names of columns; a column that it does not name has Gaussian leaves if the table leaves
+    it real numbers, and categorical ones otherwise.
+    """
+    given = {str(name): kind for name, kind in (leaves or {}).items()}
+    for name, kind in given.items():
+        if kind not in LEAVES:
+            raise DataError(f"leaves= says {kind!r} of column {name}: write {', '.join(map(repr, LEAVES))}")
+    gaussian = [name for name, kind in (leaves or {}).items() if kind == "gaussian"]
+    options = {"continuous": gaussian} if gaussian and not isinstance(data, Table) else {}
+    table, checked = read_both(data, valid, **options)
+    known = set(map(str, table.names))
+    for name in given:
+        if name not in known:
+            raise DataError(f"leaves= names the column {name}, but the data has {listed(table.names)}")
+    kinds = tuple(_kind(variable, given.get(str(variable.name))) for variable in table.variables)
+    made = [_cells(codes, table.variables) for codes in (table.codes, checked) if codes is not None]
+    return made[0], made[1] if checked is not None else None, kinds
 
 
-def _cells(array: NDArray[Any], real: NDArray[np.bool_], variables: tuple[Variable, ...]) -> Cells:
-    codes = np.where(real | np.isnan(array.astype(np.float64)), -1, array).astype(np.int32)
-    return Cells(codes, array[:, real].astype(np.float64), variables)
+def cells_of(variables: Sequence[Variable], codes: NDArray[Any]) -> Cells:
+    """Rows of codes as :func:`margmap.learn.encode` makes them."""
+    return _cells(codes, tuple(variables))
+
+
+def _kind(variable: Variable, asked: Leaf | None) -> Leaf:
+    if (asked == "gaussian") != variable.continuous and asked is not None:
+        what = "a column of real numbers" if variable.continuous else "a discrete column"
+        raise DataError(f"column {variable.name!r}: {what} cannot have {asked} leaves")
+    if asked is None:
+        return "gaussian" if variable.continuous else "categorical"
+    counts = tuple(map(str, range(variable.cardinality)))
+    if asked == "binomial" and variable.states not in ((), counts):
+        raise DataError(f"column {variable.name!r}: binomial leaves need the values 0 to n, not {variable.states}")
+    return asked
+
+
+def _cells(codes: NDArray[Any], variables: tuple[Variable, ...]) -> Cells:
+    real = np.array([v.continuous for v in variables], dtype=np.bool_)
+    if not real.any():
+        return Cells(codes.astype(np.int32), np.zeros((len(codes), 0)), variables)
+    known = np.where(real | np.isnan(codes), -1, codes)
+    return Cells(known.astype(np.int32), np.ascontiguousarray(codes[:, real], dtype=np.float64), variables)
