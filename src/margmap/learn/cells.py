@@ -95,7 +95,7 @@ def read_cells(
             raise DataError(f"leaves= says {kind!r} of column {name}: write {', '.join(map(repr, LEAVES))}")
     gaussian = [name for name, kind in (leaves or {}).items() if kind == "gaussian"]
     options = {"continuous": gaussian} if gaussian and not isinstance(data, Table) else {}
-    table, checked = read_both(data, valid, **options)
+    table, checked = read_both(_with_holes(data, gaussian), _with_holes(valid, gaussian), **options)
     known = set(map(str, table.names))
     for name in given:
         if name not in known:
@@ -103,6 +103,23 @@ def read_cells(
     kinds = tuple(_kind(variable, given.get(str(variable.name))) for variable in table.variables)
     made = [_cells(codes, table.variables) for codes in (table.codes, checked) if codes is not None]
     return made[0], made[1] if checked is not None else None, kinds
+
+
+def _with_holes(data: Any, gaussian: Sequence[Any]) -> Any:
+    """A matrix of numbers with NaN in place of -1, in the columns that have whole numbers from -1 only."""
+    if not isinstance(data, np.ndarray | list) or isinstance(data, np.ndarray) and data.dtype.kind not in "if":
+        return data
+    try:
+        array = np.asarray(data)
+    except ValueError:  # rows of different lengths, which the table refuses in its own words
+        return data
+    if array.ndim != 2 or array.dtype.kind not in "if" or not (array == -1).any():
+        return data
+    numbers = array.astype(np.float64)
+    whole = (np.isnan(numbers) | ((numbers >= -1) & (numbers == np.floor(numbers)))).all(axis=0)
+    real = [int(name) - 1 for name in map(str, gaussian) if name.isdecimal() and 0 < int(name) <= len(whole)]
+    whole[real] = False
+    return np.where(whole & (numbers == -1), np.nan, numbers)
 
 
 def cells_of(variables: Sequence[Variable], codes: NDArray[Any]) -> Cells:
