@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from margmap.learn.table import decode as decode
     from margmap.learn.table import encode as encode
     from margmap.learn.table import read_table as read_table
+    from margmap.learn.tree_mixture import learn_trees as learn_trees
+    from margmap.learn.tree_mixture import trees as trees
 
 # Where each public name lives; no module has the name of a function, which would hide it.
 _HOME = {
@@ -38,6 +40,7 @@ _HOME = {
     "strudel_growth": "Learned NoSplitWarning Progress learn_strudel strudel",
     "chow_liu_tree": "chow_liu",
     "latent_tree": "hclt learn_hclt",
+    "tree_mixture": "learn_trees trees",
     "table": "Table decode encode read_table",
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names.split()}
