@@ -20,7 +20,7 @@ __all__ = ["app", "main"]
 
 # The commands in the order of --help; each is the function of this name in the file of this name.
 _COMMANDS = ["info", "convert", "marginal", "likelihood", "sample", "solve", "verify", "approximate", "plot"]
-_COMMANDS += ["learn", "datasets", "demo"]
+_COMMANDS += ["learn", "impute", "score", "datasets", "demo"]
 
 app = typer.Typer(
     name="margmap",

@@ -336,26 +336,20 @@ def _filled(circuit: Circuit, table: Any, before: NDArray[Any], after: NDArray[A
     if is_frame(table):
         return _filled_frame(circuit, table, values, new)
     if isinstance(table, list | np.ndarray):
-        return _filled_array(np.asarray(table), values, new, before)
+        return _filled_array(np.asarray(table), values, new)
     whole = np.empty(after.shape, dtype=object)
     for i, variable in enumerate(circuit.variables):
         whole[:, i] = decode_column(variable, after[:, i], numbers=True)
     return whole.tolist()
 
 
-def _filled_array(
-    array: NDArray[Any], values: dict[int, NDArray[Any]], new: NDArray[np.bool_], before: NDArray[Any]
-) -> NDArray[Any]:
-    if array.dtype.kind not in "biuf":
-        array = array.astype(object)
-    elif any(isinstance(x, str) for i in values for x in values[i][new[:, i]][:1]):
-        array = array.astype(object)
-    elif array.dtype.kind == "f" and not (np.isnan(array) & ~new).any():
-        whole = np.nan_to_num(array, nan=0.0)
-        integral = all(isinstance(x, int) for i in values for x in values[i][new[:, i]])
-        if integral and (whole == np.floor(whole)).all() and array.dtype == object:
-            array = whole.astype(np.int64)
-    result = array.copy()
+def _filled_array(array: NDArray[Any], values: dict[int, NDArray[Any]], new: NDArray[np.bool_]) -> NDArray[Any]:
+    """The array with new values, in its own type if they fit it."""
+    kinds = {type(x) for i, column in values.items() for x in column[new[:, i]]}
+    if array.dtype.kind not in "biuf" or str in kinds:
+        result = array.astype(object)
+    else:
+        result = array.astype(np.float64 if float in kinds else array.dtype)
     for i, column in values.items():
         result[new[:, i], i] = column[new[:, i]]
     return result
