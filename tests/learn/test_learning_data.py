@@ -23,13 +23,12 @@ LEARNERS = [chow_liu, strudel, lambda data, valid=None: learn_mixture(data, vali
         ([], "must be a matrix"),
         ([0, 1, 1], "an array of 1 dimensions"),
         ([[0, 1], [1]], "same length|different lengths"),
-        ([[0.0, np.nan]], "row 0, column 1 .*NaN"),
-        ([[0, 1], [0, -1]], "row 1, column 1 .*negative"),
-        ([[0.5, 1.0]], "0.5 is not an integer"),
-        ([[0.0, np.inf]], "not an integer|too large"),
-        ([[0, 256]], "256 is too large"),
-        ([["a", "b"]], "must be numbers"),
-        ([[0, 1 + 2j]], "must be numbers"),
+        ([[0.0, np.nan], [1.0, 1.0]], "row 0 .*column named 2: the value is missing"),
+        ([[0.0, np.nan]], "column 2: all its entries are missing"),
+        ([[0, 1], [0, -1]], "column named 2, row 1 .*negative"),
+        ([[0.0, np.inf]], "not finite"),
+        ([["a", 1], [2, 3]], "row 1 .*is a number, but the entries before are text"),
+        ([[0, 1 + 2j]], "neither numbers nor text|must be numbers"),
     ],
 )
 def test_bad_data(learn, data: object, message: str) -> None:
@@ -46,7 +45,7 @@ def test_mismatched_validation_data() -> None:
     rows = tangled(20, 4)
     with pytest.raises(mm.DataError, match="3 columns and the data 4"):
         strudel(rows, rows[:, :3])
-    with pytest.raises(mm.DataError, match="validation data, row 0"):
+    with pytest.raises(mm.DataError, match="negative"):
         strudel(rows, rows - 1.0)
 
 
@@ -97,13 +96,13 @@ def test_frames_have_names_and_texts() -> None:
         strudel(frame, swapped)
     missing = frame.astype({"rain": float})
     missing.loc[2, "rain"] = np.nan
-    with pytest.raises(mm.DataError, match="row 2, column rain: the value is missing"):
+    with pytest.raises(mm.DataError, match=r"row 2 .*column rain: the value is missing"):
         chow_liu(missing)
     twice = frame.set_axis(["a", "b", "c", "a"], axis=1)
     with pytest.raises(mm.DataError, match="two columns called 'a'"):
         chow_liu(twice)
     many = pandas.DataFrame({"a": [str(i) for i in range(300)]})
-    with pytest.raises(mm.DataError, match="column a: 300 different values"):
+    with pytest.raises(mm.DataError, match=r"column a: 300 different values.*no column is left"):
         chow_liu(many)
     with pytest.raises(mm.DataError, match="no columns"):
         chow_liu(pandas.DataFrame())

@@ -9,7 +9,8 @@ import typer
 
 from margmap.cli.inputs import is_network
 from margmap.cli.options import Json, MaxEdges, argument, flag, option
-from margmap.cli.output import filled_bar, report, spinner
+from margmap.cli.output import filled_bar, report, spinner, telling
+from margmap.errors import LostNamesWarning
 
 if TYPE_CHECKING:
     from margmap.circuit import Circuit
@@ -48,7 +49,8 @@ def convert(
             value = vtree_of(value) if format_name(target, target_format) == "vtree" else value
         elif smooth or normalise:
             raise typer.BadParameter("--smooth and --normalise need a circuit, and IN is a vtree")
-        save(value, target, target_format)
+        with telling(LostNamesWarning):
+            save(value, target, target_format)
     facts = {"source": str(source), "target": str(target), "nodes": value.num_nodes}
     report(json, facts, f"wrote {target}: {value!r}")
 

@@ -25,6 +25,9 @@ _TYPES: dict[str, tuple[Callable[[str], Any], str]] = {
     "int": (whole_of, "a whole number"),
 }
 
+# The name of a bin, such as [18, 25).
+_BIN = re.compile(r"[\[(][^\[\]()=,]*,[^\[\]()=,]*[\])]")
+
 
 def given(**values: Any) -> dict[str, Any]:
     """The options that were given: those that are not None."""
@@ -77,7 +80,7 @@ def parse_evidence(option: str, texts: Sequence[str] | None) -> dict[Name, Value
     """Values from ``--evidence 1=0,4=1``."""
     pairs: list[tuple[Name, Value]] = []
     for text in texts or ():
-        for part in text.split(","):
+        for part in _parts(text):
             name, equals, value = part.partition("=")
             if not equals or not value.strip() or "=" in value:
                 raise QueryError(
@@ -86,6 +89,11 @@ def parse_evidence(option: str, texts: Sequence[str] | None) -> dict[Name, Value
                 )
             pairs.append((_name(option, text, name), value))
     return _distinct(pairs, option)
+
+
+def _parts(text: str) -> list[str]:
+    """The parts of a text between commas, but for the comma in the name of a bin such as ``[18, 25)``."""
+    return [part.replace("\0", ",") for part in _BIN.sub(lambda bin: bin[0].replace(",", "\0"), text).split(",")]
 
 
 def parse_bytes(option: str, text: str | None) -> int | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -63,6 +64,24 @@ def complain(message: str) -> None:
 def printable(text: str) -> str:
     """The text on one line and without control characters: names come from files, and a terminal obeys them."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
+
+
+@contextmanager
+def telling(*categories: type[Warning]) -> Iterator[None]:
+    """Print warnings of these categories on stderr as lines of margmap, each once, when the block is left."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.resetwarnings()
+        for category in categories:
+            warnings.simplefilter("always", category)
+        yield
+    told = set()
+    for one in caught:
+        if isinstance(one.message, categories):
+            if str(one.message) not in told:
+                print(f"margmap: {printable(str(one.message))}", file=sys.stderr)
+            told.add(str(one.message))
+        else:
+            warnings.warn_explicit(one.message, one.category, one.filename, one.lineno)
 
 
 @contextmanager

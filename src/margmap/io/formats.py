@@ -6,6 +6,7 @@ one line in ``FORMATS``; if it is binary, with ``read(path, limit)`` and ``write
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from os import PathLike
 from pathlib import Path
@@ -15,7 +16,7 @@ from margmap.circuit import Circuit
 from margmap.circuit.logic import RootedTheory
 from margmap.circuit.model import as_circuit
 from margmap.circuit.vtree import Vtree
-from margmap.errors import FormatError, StructureError
+from margmap.errors import FormatError, LostNamesWarning, StructureError
 from margmap.interop.pyagrum import read_with_pyagrum
 from margmap.io import ac, bif, jpc, json, mmz, nnf, psdd, sdd, spn, uai, vtree, xmlbif
 from margmap.io.files import place_of, read_lines, suffix_of, write_lines, write_with
@@ -39,6 +40,8 @@ class Format(NamedTuple):
     #: Whether files hold a theory, which becomes a circuit with the weights of its literals.
     theory: bool = False
     binary: bool = False
+    #: Whether its files keep the names of variables and states, and how the columns of a table became variables.
+    named: bool = False
 
 
 #: Every format by its name, which is also the suffix of its files, with or without ``.gz`` after it.
@@ -48,10 +51,10 @@ FORMATS = {
     "spn": Format(Circuit, spn.read, spn.write),
     "ac": Format(Circuit, ac.read, ac.write),
     "vtree": Format(Vtree, vtree.read, vtree.write),
-    "json": Format(Circuit, json.read, json.write),
+    "json": Format(Circuit, json.read, json.write, named=True),
     "nnf": Format(Circuit, nnf.read, theory=True),
     "sdd": Format(Circuit, sdd.read, theory=True),
-    "mmz": Format(Circuit, mmz.read, mmz.write, binary=True),
+    "mmz": Format(Circuit, mmz.read, mmz.write, binary=True, named=True),
     "bif": Format(Network, bif.read),
     "uai": Format(Network, uai.read),
     "xmlbif": Format(Network, xmlbif.read),
@@ -128,7 +131,11 @@ def load_network(path: File, format: str | None = None, *, limit: int | None = N
 
 
 def save(value: Circuit | Vtree, path: File, format: str | None = None) -> None:
-    """Write a circuit or a vtree, gzipped if the name ends in ``.gz``; a failure leaves the old file as it was."""
+    """Write a circuit or a vtree, gzipped if the name ends in ``.gz``; a failure leaves the old file as it was.
+
+    A circuit that was learned from a table loses its names and bins in formats that number variables and values; a
+    :class:`~margmap.errors.LostNamesWarning` says so.
+    """
     place = place_of(path)
     name = _chosen(place, format, Circuit, Vtree)
     chosen = FORMATS[name]
@@ -149,6 +156,22 @@ def save(value: Circuit | Vtree, path: File, format: str | None = None) -> None:
         if error.path is not None:
             raise
         raise FormatError(str(error), path=place) from error
+    if isinstance(value, Circuit) and (lost := lost_names(value, name)) is not None:
+        warnings.warn(f"{place}: {lost}", LostNamesWarning, stacklevel=2)
+
+
+def lost_names(circuit: Circuit, format: str) -> str | None:
+    """What a file of this format does not keep of the table that a circuit was learned from; None if nothing."""
+    encoded = [variable for variable in circuit.variables if variable.encoding is not None]
+    if not encoded or FORMATS[format].named:
+        return None
+    able = " or ".join(f".{name}" for name, format in FORMATS.items() if format.named and format.write is not None)
+    binned = sum(variable.bins is not None for variable in encoded)
+    bins = f", and {binned} of them with bins" if binned else ""
+    return (
+        f"{format} files number variables and values: the names of {len(encoded)} columns and of their values{bins}, "
+        f"are not in the file, so that it does not understand the values of the table; save as {able} to keep them"
+    )
 
 
 def load_model(path: Path, format: str | None = None) -> Circuit | Network:

@@ -18,6 +18,7 @@ from margmap.circuit import (
     PRODUCT,
     SUM,
     Circuit,
+    Encoding,
     Parts,
     Variable,
     assemble,
@@ -31,6 +32,7 @@ VERSION = 1
 _KINDS = {name: kind for kind, name in enumerate(KIND_NAMES)}
 # The first parameter of these leaves is a whole number, and called so in messages.
 _WHOLE = {INDICATOR: "value", BINOMIAL: "number of trials"}
+_VARIABLE = {"name", "cardinality", "states", "encoding"}
 # How many things follow the kind in a node's list.
 _FIELDS = {INDICATOR: 2, BERNOULLI: 3, CATEGORICAL: 2, BINOMIAL: 4, GAUSSIAN: 3, PRODUCT: 1, SUM: 2}
 
@@ -73,7 +75,11 @@ def write(circuit: Circuit) -> Iterator[str]:
 def written_variable(variable: Variable) -> dict[str, Any]:
     """The entry of a variable in a list of variables."""
     entry: dict[str, Any] = {"name": variable.name, "cardinality": variable.cardinality}
-    return {**entry, "states": list(variable.states)} if variable.states else entry
+    if variable.states:
+        entry["states"] = list(variable.states)
+    if variable.encoding is not None:
+        entry["encoding"] = variable.encoding.to_dict()
+    return entry
 
 
 def _dumped(value: float) -> float | str:
@@ -83,8 +89,8 @@ def _dumped(value: float) -> float | str:
 def read_variable(entry: object, position: int, path: Path) -> Variable:
     """The variable of an entry in a list of variables."""
     where = f"variable number {position}"
-    if not isinstance(entry, dict) or not set(entry) <= {"name", "cardinality", "states"} or "name" not in entry:
-        message = f'{where}: expected an object with "name" and, if wanted, "cardinality" and "states"'
+    if not isinstance(entry, dict) or not set(entry) <= _VARIABLE or "name" not in entry:
+        message = f'{where}: expected an object with "name" and, if wanted, "cardinality", "states" and "encoding"'
         raise FormatError(message, path=path)
     cardinality, states = entry.get("cardinality", 2), entry.get("states", [])
     if type(cardinality) is not int:
@@ -92,7 +98,8 @@ def read_variable(entry: object, position: int, path: Path) -> Variable:
     if not isinstance(states, list) or not all(isinstance(state, str) for state in states):
         raise FormatError(f"{where}: its states are not a list of strings", path=path)
     try:
-        return Variable(entry["name"], cardinality, tuple(states))
+        encoding = Encoding.from_dict(entry["encoding"]) if "encoding" in entry else None
+        return Variable(entry["name"], cardinality, tuple(states), encoding)
     except StructureError as error:
         raise FormatError(f"{where}: {error}", path=path) from None
 

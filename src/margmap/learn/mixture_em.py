@@ -15,9 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margmap.circuit import INDICATOR, SUM, Circuit, FloatArray, IntArray
+from margmap.circuit.builder import Arrays, reached
 from margmap.errors import DataError
 from margmap.foundation.jit import kernel
+from margmap.foundation.limits import Limits
 from margmap.foundation.slices import starts
+from margmap.inference.queries import log_likelihood
 from margmap.learn.chow_liu_tree import check_smoothing
 from margmap.learn.decision_circuit import NONE, TRAINING, VALIDATION, Compact, DecisionCircuit
 from margmap.learn.table import Codes, one_hot
@@ -40,6 +43,8 @@ class Mixture:
     circuit: Circuit
     weights: FloatArray
     history: list[Round] = field(repr=False)
+    #: Why EM ended: "converged", "iterations", "time_limit" or "interrupted".
+    reason: str = "converged"
 
 
 def mixture(data: Any, valid: Any = None, components: int = 5, **options: Any) -> Circuit:
@@ -58,7 +63,9 @@ def learn_mixture(
     components: int = 5,
     *,
     structure: Circuit | None = None,
+    resume: Circuit | None = None,
     iterations: int = 100,
+    time_limit: float | None = None,
     tolerance: float = 1e-5,
     pseudocount: float = 1.0,
     strength: float = 10.0,
@@ -70,38 +77,73 @@ def learn_mixture(
     Components start from clusters of the rows (k-means). Their parameters are (expected count + strength * theta) over
     the sum of that, with theta the parameters of a single component. EM ends after ``iterations``, or when what it
     climbs, likelihood and prior, gains less than ``tolerance`` nats for each row; with ``valid`` the mixture that was
-    best on those rows is returned.
+    best on those rows is returned. ``time_limit``, in seconds, and Ctrl-C end it too, with the best mixture so far.
+    ``resume`` is a mixture to go on from: it has the structure and the components.
     """
     check_smoothing(strength, pseudocount)
     if components < 1 or iterations < 0:
         raise DataError(f"a mixture needs at least 1 component and 0 iterations, not {components} and {iterations}")
-    whole = DecisionCircuit.begin(data, valid, structure, pseudocount=pseudocount)
+    limits = Limits(None if time_limit is None else float(time_limit))
+    parts = [] if resume is None else _components(resume)
+    whole = DecisionCircuit.begin(data, valid, parts[0][0] if parts else structure, pseudocount=pseudocount)
     table, s = whole.table, whole.compact()
     inside, valid_inside = _elements(whole, s, TRAINING), _elements(whole, s, VALIDATION)
     shared = np.exp(s.log_parameters())
     owner = np.repeat(np.arange(s.node.size), np.diff(s.start))
-    labels = clusters(table.codes, table.cardinality, components, np.random.default_rng(seed))
-    share = np.eye(components)[labels]
+    if parts:
+        components = len(parts)
+        share = _responsibilities(parts, table.codes)
+    else:
+        labels = clusters(table.codes, table.cardinality, components, np.random.default_rng(seed))
+        share = np.eye(components)[labels]
 
     history: list[Round] = []
     best: tuple[float, FloatArray, FloatArray] | None = None
-    before = -np.inf
-    for iteration in range(iterations + 1):
-        log, log_weight = _maximise(share, inside, owner, shared, strength, pseudocount)
-        share, train = _expect(log, log_weight, inside)
-        prior = strength * _weighted(shared[:, None], log) + pseudocount / components * _weighted(1.0, log_weight)
-        climbed, before = train + prior / len(table.codes) - before, train + prior / len(table.codes)
-        value = _expect(log, log_weight, valid_inside)[1] if whole.validates else np.nan
-        history.append(Round(iteration, train, value))
-        if on_iteration is not None:
-            on_iteration(history[-1])
-        if best is None or not whole.validates or value > best[0]:
-            best = (value, log, log_weight)
-        if climbed < tolerance:
-            break
+    before, reason = -np.inf, "iterations"
+    with limits.catching_interrupts():
+        for iteration in range(iterations + 1):
+            log, log_weight = _maximise(share, inside, owner, shared, strength, pseudocount)
+            share, train = _expect(log, log_weight, inside)
+            prior = strength * _weighted(shared[:, None], log) + pseudocount / components * _weighted(1.0, log_weight)
+            climbed, before = train + prior / len(table.codes) - before, train + prior / len(table.codes)
+            value = _expect(log, log_weight, valid_inside)[1] if whole.validates else np.nan
+            history.append(Round(iteration, train, value))
+            if on_iteration is not None:
+                on_iteration(history[-1])
+            if best is None or not whole.validates or value > best[0]:
+                best = (value, log, log_weight)
+            ended = {
+                "converged": climbed < tolerance,
+                "interrupted": limits.interrupted,
+                "time_limit": limits.late(0.0),
+            }
+            if any(ended.values()):
+                reason = next(name for name, holds in ended.items() if holds)
+                break
     assert best is not None
     _, log, log_weight = best
-    return Mixture(_assemble(whole, s, log, log_weight), np.exp(log_weight), history)
+    return Mixture(_assemble(whole, s, log, log_weight), np.exp(log_weight), history, reason)
+
+
+def _components(circuit: Circuit) -> list[tuple[Circuit, float]]:
+    """The components of a mixture, with the logs of their weights; a circuit that is none is its only component."""
+    first, last = (int(circuit.start[circuit.root + i]) for i in range(2))
+    children = circuit.child[first:last].tolist()
+    copies = all(circuit.kind[child] == SUM for child in children)
+    if circuit.kind[circuit.root] != SUM or len(children) < 2 or not copies:
+        return [(circuit, 0.0)]
+    arrays = Arrays(*(getattr(circuit, name) for name in Arrays._fields))
+    weights = circuit.log_weight[first:last].tolist()
+    return [(reached(circuit.variables, arrays, child), w) for child, w in zip(children, weights, strict=True)]
+
+
+def _responsibilities(parts: list[tuple[Circuit, float]], codes: Codes) -> FloatArray:
+    """How much each row belongs to each component."""
+    value = np.column_stack([log_likelihood(circuit, codes) + weight for circuit, weight in parts])
+    top = value.max(axis=1, keepdims=True)
+    value = np.exp(value - np.where(np.isfinite(top), top, 0.0))
+    share: FloatArray = value / np.maximum(value.sum(axis=1, keepdims=True), 1e-300)
+    return share
 
 
 def _maximise(

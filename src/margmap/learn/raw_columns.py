@@ -167,6 +167,7 @@ def _parquet(path: Path) -> Any:
 
 
 def _of_file(path: Path, words: Words, header: bool | None, delimiter: str | None) -> RawTable:
+    delimiter = "\t" if delimiter == "tab" else delimiter
     if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
         raise DataError(f"delimiter={delimiter!r}: give one character, such as ';' or a tab")
     lines = stream_lines(path)

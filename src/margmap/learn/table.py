@@ -81,6 +81,21 @@ class Table:
         absent: NDArray[np.bool_] = np.isnan(self.codes) if self.codes.dtype.kind == "f" else self.codes < 0
         return absent
 
+    def schema(self) -> list[dict[str, Any]]:
+        """What each column is: name, kind, entries, values with how often each occurs, missing entries, bin edges."""
+        found = []
+        for i, (variable, encoding) in enumerate(zip(self.variables, self.encoding, strict=True)):
+            column, absent = self.codes[:, i], self.missing[:, i]
+            facts: dict[str, Any] = {"name": variable.name, "kind": encoding.kind, "entries": encoding.entries}
+            facts |= {"rows": len(self), "missing": int(absent.sum())}
+            if variable.continuous:
+                facts |= {"least": float(column[~absent].min()), "most": float(column[~absent].max())}
+            else:
+                counts = np.bincount(column[~absent].astype(np.int64), minlength=variable.cardinality)
+                facts |= {"values": [variable.label(x) for x in range(variable.cardinality)], "counts": counts.tolist()}
+            found.append({**facts, "edges": list(encoding.edges)} if encoding.kind == "bins" else facts)
+        return found
+
     def __len__(self) -> int:
         return len(self.codes)
 
@@ -239,7 +254,7 @@ def read_both(
     raw = chosen_columns(read_raw(data, "the data", words, **given), columns)
     more = None if valid is None else _like(raw, read_raw(valid, "the validation data", words, **given))
     if variables is not None:
-        if len(variables) != len(raw.columns):
+        if raw.origin == "matrix" and len(variables) != len(raw.columns):
             raise DataError(f"the data has {len(raw.columns)} columns, but the circuit {len(variables)} variables")
         found = Table(_encoded(tuple(variables), raw, "error"), tuple(variables))
     else:
@@ -301,11 +316,11 @@ def _rule(raw: RawTable, words: Words, bins: Any, continuous: bool | Iterable[Na
 
 
 def _table(raw: RawTable, rule: Rule, *, insist: bool) -> Table:
-    """The table of raw columns; with ``insist`` every one of them must be of use."""
+    """The table of raw columns; with ``insist``, and in a matrix, every one of them must be of use."""
     found = [(column, variable_of(column, rule, raw.origin, raw.what)) for column in raw.columns]
     dropped = tuple(result for _, result in found if isinstance(result, Dropped))
     kept = [(column, result) for column, result in found if isinstance(result, Variable)]
-    if dropped and (insist or not kept):
+    if dropped and (insist or not kept or raw.origin == "matrix"):
         told = "; ".join(f"column {each.name}: {each.reason}" for each in dropped[:5])
         raise DataError(f"{raw.what}, {told}" + ("" if kept else "; no column is left"))
     for each in dropped:
@@ -331,6 +346,10 @@ def _encoded(variables: tuple[Variable, ...], raw: RawTable, unknown: Unknown) -
             raise DataError(f"{raw.what} has no column {gone[0]!r}: it has {', '.join(by_name)}")
     else:
         columns = [*raw.columns]
+        numbered = [variable.name for variable in variables if isinstance(variable.name, int)]
+        more = len(numbered) == len(variables) < len(columns)
+        if more and min(numbered) > 0 and max(numbered) <= len(columns):
+            columns = [raw.columns[name - 1] for name in numbered]  # columns of a file without names were left out
         if len(columns) != len(variables):
             raise DataError(f"{raw.what} has {len(columns)} columns, but there are {len(variables)} variables")
     codes = [
