@@ -131,7 +131,9 @@ def test_an_imputer_in_a_pipeline_with_frames() -> None:
     found = imputer.impute(masked)
     assert set(found.status) == {"optimal"}
     assert found.log_prob.shape == (200,)
-    one_hot = ColumnTransformer([("names", OneHotEncoder(sparse_output=False), ["season", "ice"])], remainder="passthrough")
+    one_hot = ColumnTransformer(
+        [("names", OneHotEncoder(sparse_output=False), ["season", "ice"])], remainder="passthrough"
+    )
     one_hot.set_output(transform="pandas")
     table = make_pipeline(imputer, one_hot).fit_transform(masked)
     assert len(table) == 200

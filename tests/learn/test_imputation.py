@@ -10,8 +10,7 @@ import pytest
 from rows_for_learning import tangled
 
 import margmap as mm
-from margmap.learn import chow_liu, hclt, read_table, trees
-from margmap.learn import imputation
+from margmap.learn import chow_liu, hclt, imputation, read_table, trees
 
 
 def holes(rows: np.ndarray, part: float, seed: int = 0) -> np.ndarray:

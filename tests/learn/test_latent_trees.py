@@ -5,12 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 
-import naive
 import numpy as np
 import pytest
 from rows_for_learning import tangled
 
 import margmap as mm
+import naive
 from margmap.errors import DataError
 from margmap.learn import hclt, learn_hclt
 from margmap.learn.cells import pair_counts, read_cells

@@ -41,9 +41,7 @@ def impute(
         text = read_text(rows)
         cells = _cells(text, loaded)
     with spinner(f"Filling in {len(text.rows)} rows ..."):
-        found = fill(
-            loaded, cells, names, jobs=jobs, time_limit=time_limit, unknown="missing" if unknown else "error"
-        )
+        found = fill(loaded, cells, names, jobs=jobs, time_limit=time_limit, unknown="missing" if unknown else "error")
     number = _write(output, text, found, loaded, scores)
     by_status = {status: found.status.count(status) for status in dict.fromkeys(found.status)}
     facts: dict[str, Any] = {"output": str(output), "rows": len(found), "cells": number, "status": by_status}

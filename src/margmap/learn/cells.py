@@ -107,7 +107,7 @@ def read_cells(
 
 def _with_holes(data: Any, gaussian: Sequence[Any]) -> Any:
     """A matrix of numbers with NaN in place of -1, in the columns that have whole numbers from -1 only."""
-    if not isinstance(data, np.ndarray | list) or isinstance(data, np.ndarray) and data.dtype.kind not in "if":
+    if not isinstance(data, np.ndarray | list) or (isinstance(data, np.ndarray) and data.dtype.kind not in "if"):
         return data
     try:
         array = np.asarray(data)

@@ -84,8 +84,8 @@ def information(joint: FloatArray, first: LongArray, alpha: float) -> FloatArray
     """The mutual information of every pair of columns.
 
     ``joint`` has the number of rows with each pair of values; the values of column i are ``first[i]`` to
-    ``first[i + 1]``, less one. ``alpha`` is added to every count. Each pair of columns has its own number of rows, those
-    in which both cells are present.
+    ``first[i + 1]``, less one. ``alpha`` is added to every count. Each pair of columns has its own number of
+    rows, in which both cells are present.
     """
     n = first.size - 1
     found = np.zeros((n, n))

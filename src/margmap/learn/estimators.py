@@ -52,19 +52,15 @@ class _OnTables(BaseEstimator):  # type: ignore[misc]  # scikit-learn has no typ
         frame = _is_frame(X)
         finite: Any = False if frame else "allow-nan" if holes else True
         formats = ["csr", "csc"]
-        if isinstance(X, np.ndarray) and X.dtype.kind in "OU":
-            options["dtype"] = None
-        elif not frame:
-            options["dtype"] = "numeric"
-        else:
-            options["dtype"] = None
+        texts = isinstance(X, np.ndarray) and X.dtype.kind in "OU"
+        options["dtype"] = None if frame or texts else "numeric"
         checked = validate_data(self, X, accept_sparse=formats, ensure_all_finite=finite, **options)
         return X if frame else checked
 
     def _rows(self, X: Any) -> Any:
         """What a learner takes."""
-        negative = _is_frame(X) or self._holes or getattr(X, "dtype", None) == object
-        return self._checked(X, self._holes, ensure_non_negative=not negative)
+        texts = isinstance(X, np.ndarray) and X.dtype.kind in "OU"
+        return self._checked(X, self._holes, ensure_non_negative=not (_is_frame(X) or self._holes or texts))
 
 
 class _Density(DensityMixin, _OnTables):  # type: ignore[misc]
@@ -240,9 +236,9 @@ class HCLT(_Density):
 class JointImputer(TransformerMixin, _OnTables):  # type: ignore[misc]
     """:func:`margmap.impute` as a transformer: missing cells become their most likely combination, row by row.
 
-    ``estimator`` learns the circuit; without one it is ``HCLT(latent=16)``. ``columns``, ``jobs`` and ``time_limit`` are
-    those of :func:`margmap.impute`. ``estimator_`` is the fitted estimator. :meth:`impute` also has the probability and
-    the status of each row.
+    ``estimator`` learns the circuit; without one it is ``HCLT(latent=16)``. ``columns``, ``jobs`` and ``time_limit``
+    are those of :func:`margmap.impute`. ``estimator_`` is the fitted estimator. :meth:`impute` also has the probability
+    and the status of each row.
 
     >>> from margmap.learn import JointImputer
     >>> JointImputer().fit([[0, 0], [1, 1], [0, 0], [1, 1]]).transform([[float("nan"), 1.0]]).tolist()

@@ -23,15 +23,15 @@ from margmap.circuit.evidence import is_frame, names_of
 from margmap.circuit.model import as_model
 from margmap.circuit.properties import require_tractable
 from margmap.distribute.executors import Kept, WorkerDied, answer_of, open_executor, submit
-from margmap.errors import DataError, ImpossibleEvidenceError, MargmapError, QueryError
+from margmap.errors import ImpossibleEvidenceError, MargmapError, QueryError
 from margmap.foundation.limits import TOLERANCE, Limits
 from margmap.inference.queries import log_likelihood, posteriors
 from margmap.inference.scaled import scaled
+from margmap.learn.table import Table, Unknown, decode_column, encode
 from margmap.network.compile import compile as compile_network
 from margmap.network.network import Network
 from margmap.solve.marginal_map import circuit_map
 from margmap.solve.question import Question, check_limits
-from margmap.learn.table import Table, Unknown, decode_column, encode
 
 # Combinations of values of a row's missing cells that are evaluated one by one, many rows at once.
 _FEW_STATES = 64
@@ -112,7 +112,8 @@ def codes_of(circuit: Circuit, table: Any, unknown: Unknown = "error") -> NDArra
         plain = np.array([not v.continuous and v.encoding is None and not v.states for v in circuit.variables])
         if array.ndim == 2 and array.shape[1] == plain.size and plain.any() and array.dtype.kind in "ifO":
             with np.errstate(invalid="ignore"):
-                table = np.where((array == -1) & plain, None if array.dtype == object else np.nan, array)
+                hole: Any = None if array.dtype == object else np.nan
+                table = np.where((array == -1) & plain, hole, array)
     return encode(circuit, table, unknown)
 
 
@@ -158,12 +159,12 @@ def impute_codes(
     for row in np.flatnonzero(np.isneginf(log_prob)).tolist():
         if not wanted[row].any() or _few(circuit, np.flatnonzero(wanted[row])):
             status[row], errors[row] = "failed", _IMPOSSIBLE
-    for (row, pattern), answer in zip(slow, _solved(circuit, distinct, slow, jobs, time_limit), strict=True):
+    for (row, query), answer in zip(slow, _solved(circuit, distinct, slow, jobs, time_limit), strict=True):
         if isinstance(answer, str):
             status[row], errors[row] = "failed", answer
         else:
             status[row], state, log_prob[row], log_conditional[row] = answer
-            filled[row, pattern] = state
+            filled[row, query] = state
     for row in np.flatnonzero((missing & asked & continuous).any(axis=1)).tolist():
         if status[row] != "failed":
             _fill_means(circuit, filled, row, asked & continuous)
@@ -188,7 +189,7 @@ def _patterns(wanted: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.int64], ND
     """The columns that some rows want filled in, and these rows."""
     if not len(wanted):
         return
-    _, first, which = np.unique(np.packbits(wanted, axis=1), axis=0, return_index=True, return_inverse=True)
+    _, which = np.unique(np.packbits(wanted, axis=1), axis=0, return_inverse=True)
     which = which.reshape(-1)
     order = np.argsort(which, kind="stable")
     for rows in np.split(order, np.flatnonzero(np.diff(which[order])) + 1):

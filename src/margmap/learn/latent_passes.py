@@ -27,7 +27,7 @@ class LevelTree(NamedTuple):
     """A rooted tree over columns in the order of its levels.
 
     ``column[i]`` is the column of the data at place i, ``parent[i]`` the place of its parent (-1 at the root, place 0),
-    ``first_child[i]`` to ``first_child[i + 1]`` are its children, ``level[d]`` to ``level[d + 1]`` the places of level d.
+    ``first_child[i]`` to ``first_child[i + 1]`` are its children, ``level[d]`` to ``level[d + 1]`` is level d.
     """
 
     column: LongArray

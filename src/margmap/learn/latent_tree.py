@@ -1,9 +1,9 @@
 """Hidden Chow-Liu trees (Liu and Van den Broeck, NeurIPS 2021), learned by expectation maximisation.
 
 Every column has a latent variable; the latent variables form the Chow-Liu tree of the columns. EM runs on mini-batches
-with a step that shrinks (stepwise EM, Liang and Klein, NAACL 2009), in single precision, because the noise of a batch is
-far above its rounding; on all rows at once it is exact EM in double precision, and never lowers the likelihood of the
-rows. Missing cells are summed out in the expectation; the tree is learned from the pairs of cells that are present.
+with a step that shrinks (stepwise EM, Liang and Klein, NAACL 2009), in single precision, because the noise of a batch
+is far above its rounding; on all rows at once it is exact EM in double precision, and never lowers the likelihood of
+the rows. Missing cells are summed out in the expectation; the tree is learned from the pairs of cells that are present.
 """
 
 from __future__ import annotations
@@ -174,7 +174,7 @@ class LatentTree:
         return np.exp(log - top[:, :, None]).astype(p.pair.dtype), top.sum(axis=0)
 
     def circuit(self, p: Parameters) -> Circuit:
-        """The latent tree as a circuit: a product for each state of each column, sums over the states of its children."""
+        """The latent tree as a circuit: a product for each state of a column, sums over the states of its children."""
         tree, layers = self.tree, Layers()
         latent = p.root.size
         above: list[LongArray | None] = [None] * tree.size
@@ -317,23 +317,24 @@ class _Run:
         self.scratch = [Scratch(model.tree, latent, _TILE, self.dtype) for _ in range(_PARTS)]
         self.counts = [model.counts(latent, self.dtype) for _ in range(_PARTS)]
         self.edges = model.tree.size * latent * latent
+        self.p: Parameters
+        self.kept_counts: Counts | None = None
         self.history: list[Progress] = []
 
-    def to_the_end(
-        self, rng: np.random.Generator, epochs: int, patience: int | None, restarts: int
-    ) -> Reason:
+    def to_the_end(self, rng: np.random.Generator, epochs: int, patience: int | None, restarts: int) -> Reason:
         """Go over the rows until something ends the run, and say what."""
-        self.start(rng)
         beginnings = []
         for _ in range(restarts if restarts > 1 else 0):
             self.start(rng)
-            train, _ = self.epoch(rng, 0.0, 0.1), self.epoch(rng, 0.1, 0.2)
+            _, train = self.epoch(rng, 0.0, 0.1), self.epoch(rng, 0.1, 0.2)
             beginnings.append((self.mean(self.valid) if self.valid is not None else train, self.p, self.kept_counts))
             if self.stopped() is not None:
                 break
         if beginnings:
             _, self.p, self.kept_counts = max(beginnings, key=lambda entry: entry[0])
-        self.kept = self.p
+        else:
+            self.start(rng)
+        self.kept = self.p if self.valid is None else self.p.copy()
         self.best = Progress(0, self.mean(self.rows), self.mean(self.valid), self.edges, self.seconds())
         self.history.append(self.best)
         for number in range(1, epochs + 1):
@@ -354,7 +355,7 @@ class _Run:
     def start(self, rng: np.random.Generator) -> None:
         """Random parameters, and no counts behind them."""
         self.p = self.model.begin(self.latent, rng, self.dtype)
-        self.kept_counts: Counts | None = None
+        self.kept_counts = None
 
     def seconds(self) -> float:
         return self.limits.clock() - self.limits.begun

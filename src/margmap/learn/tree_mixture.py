@@ -83,8 +83,8 @@ def learn_trees(
     with limits.not_counting_compilation(), limits.catching_interrupts():
         cells, checked, _ = read_cells(data, valid)
         if cells.continuous.size:
-            name = cells.variables[int(cells.continuous[0])].name
-            raise DataError(f"column {name!r} is real numbers, and trees need discrete columns: use bins, or hclt")
+            column = cells.variables[int(cells.continuous[0])].name
+            raise DataError(f"column {column!r} is real numbers, and trees need discrete columns: use bins, or hclt")
         run = _Run(cells, checked, k, float(strength), float(alpha), limits, on_progress)
         try:
             reason = run.to_the_end(seed, iterations, structure_iterations, tolerance, patience)
@@ -120,6 +120,8 @@ class _Run:
         self.components: list[Component] = []
         self.log_weight: FloatArray = np.full(k, -np.log(k))
         self.history: list[Progress] = []
+        self.best: Progress
+        self.kept: tuple[list[Component], FloatArray]
 
     def to_the_end(
         self, seed: int, iterations: int, structure_iterations: int, tolerance: float, patience: int | None
@@ -232,7 +234,8 @@ class _Run:
 
     def _root(self, layers: Layers, value: list[LongArray], component: Component) -> int:
         tree, table = component
-        children, above = tree.children(), {}
+        children = tree.children()
+        above: dict[int, LongArray] = {}
         for v in reversed(tree.order.tolist()):
             states = layers.products(np.stack([value[v], *(above.pop(c) for c in children[v])], axis=-1))
             p = int(tree.parent[v])
@@ -276,7 +279,7 @@ def _up(
             mass = 0.0
             for x in range(lo, hi):
                 mass += table[v, 0, x] * value[v, x]
-            return log + np.log(mass)
+            return float(log + np.log(mass))
         first, last = (codes[p], codes[p] + 1) if codes[p] >= 0 else (0, cardinality[p])
         for y in range(first, last):
             mass = 0.0
