@@ -33,6 +33,8 @@ _TILE = 64
 _PARTS = 2
 # The standard deviation of a Gaussian leaf is at least this part of its column's.
 _LEAST_DEVIATION = 1e-2
+# Batches are so small that an epoch has at least so many steps, but not smaller than this.
+_LEAST_STEPS, _SMALLEST_BATCH = 10, 8
 # How far the counts move towards those of a batch at the beginning of a run.
 _FIRST_STEP = 0.5
 
@@ -259,7 +261,8 @@ def learn_hclt(
     ``data`` is a table, an array or a frame; -1 among codes and NaN are missing cells. A column has categorical leaves
     unless ``leaves`` says ``"binomial"`` (values 0 to n) or ``"gaussian"`` (real numbers) under its name or number.
 
-    EM goes over the rows ``epochs`` times in batches of ``batch`` rows, in single precision, with a step that shrinks;
+    EM goes over the rows ``epochs`` times in batches of ``batch`` rows (less where there are less than ten times as
+    many), in single precision, with a step that shrinks;
     ``batch=None`` takes all rows at once, which is exact EM in double precision: with ``pseudocount=0`` the mean
     log-likelihood of the rows never falls, otherwise it is that and the logarithm of the prior. The prior is
     ``pseudocount`` rows for each state: spread evenly over the states of a child, and over values as the column has
@@ -311,7 +314,9 @@ class _Run:
         self.rows = model.rows(cells)
         self.valid = None if valid is None else model.rows(valid)
         self.exact = batch is None
-        self.batch = self.rows.number if batch is None else min(batch, self.rows.number)
+        # Few rows still make some steps for each time that they are gone over.
+        most = max(_SMALLEST_BATCH, self.rows.number // _LEAST_STEPS)
+        self.batch = self.rows.number if batch is None else min(batch, most, self.rows.number)
         self.dtype: Any = np.float64 if self.exact else np.float32
         self.latent = latent
         self.scratch = [Scratch(model.tree, latent, _TILE, self.dtype) for _ in range(_PARTS)]
