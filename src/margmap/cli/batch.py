@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from margmap.cli.batch_rows import Extras, Layout, Scores, evidence_cells, layout_of, rows_of
 from margmap.cli.output import bar, json_text, printable, spinner
 from margmap.errors import FormatError, QueryError
 from margmap.foundation.interrupts import staying
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 #: The first columns of a CSV of answers; the query's variables follow.
 COLUMNS = ("row", "status", "log_prob", "log_conditional", "log_upper", "gap", "method", "seconds", "error")
+
+_NONE = Extras()
 
 #: Seconds and answers after which the answers so far are made to last.
 SAVE_SECONDS, SAVE_ROWS = 0.5, 1000
@@ -53,46 +57,113 @@ class Summary(NamedTuple):
     ended: Mapping[str, int]
     #: Whether Ctrl-C came before the last row.
     interrupted: bool
+    #: With --truth, how often the answers were right.
+    truth: Mapping[str, Any] | None = None
 
 
 def solve_batch(
-    model: Circuit | Network, job: Job, output: Path, jobs: int | None = None, dask: str | None = None
+    model: Circuit | Network,
+    job: Job,
+    output: Path,
+    jobs: int | None = None,
+    dask: str | None = None,
+    extras: Extras = _NONE,
 ) -> Summary:
-    """Answer each row of a file, going on where an earlier run of the same job stopped."""
+    """Answer each row of a file, going on where an earlier run of the same job stopped.
+
+    Columns of the query are no evidence; ``extras`` says what becomes of them, and of columns that are no variables.
+    """
     if not output.absolute().parent.is_dir():
         raise FormatError("there is no such folder", path=output.absolute().parent)
     if job.rows.exists() and not (job.rows.is_file() or job.rows.is_dir()):
         raise FormatError("rows are read more than once: write them to a file first", path=job.rows)
     with spinner(f"Reading {job.rows} ..."):
         columns = _columns(model, job.query, output)
-        total, identity = _identity(model, job)
+        layout = layout_of(model, job.rows, job.header, job.query, extras)
+        _check_names(layout, columns, output)
+        total, identity = _identity(model, job, layout, extras)
+    if layout.ignored:
+        print(
+            f"margmap: columns that the model does not have: {', '.join(map(printable, layout.ignored))}",
+            file=sys.stderr,
+        )
+    scores = Scores(model, layout) if extras.truth else None
     with Journal(output.with_name(output.name + ".part")) as journal:
         part = _Part(journal, identity)
-        interrupted = part.done < total and not _fill(part, total, model, job, jobs, dask)
+        rows = _Rows(model, job, layout, extras)
+        interrupted = part.done < total and not _fill(part, total, model, job, rows, jobs, dask)
         if not interrupted:
             records = (json.loads(line) for line in journal.lines())
             next(records)  # which job it is
-            write_lines(output, map(json_text, records) if _is_jsonl(output) else _csv(records, columns))
+            told = _with_extras(records, rows, scores)
+            write_lines(
+                output,
+                map(json_text, told)
+                if _is_jsonl(output)
+                else _csv(told, columns, layout, extras, list(scores.by_name) if scores else []),
+            )
     if not interrupted:
         journal.path.unlink(missing_ok=True)
-    return Summary(total, dict(part.ended), interrupted)
+    return Summary(total, dict(part.ended), interrupted, None if scores is None else scores.facts())
 
 
-def _identity(model: Circuit | Network, job: Job) -> tuple[int, dict[str, Any]]:
+class _Rows(NamedTuple):
+    """The rows of a job, which are read more than once."""
+
+    model: Circuit | Network
+    job: Job
+    layout: Layout
+    extras: Extras
+
+    def cells(self) -> Iterator[list[str]]:
+        """All cells of each row."""
+        return rows_of(self.model, self.job.rows, self.job.header, self.extras)
+
+    def evidence(self) -> Iterator[Any]:
+        """The cells of each row that are evidence."""
+        return evidence_cells(self.layout, self.cells())
+
+
+def _with_extras(records: Iterator[dict[str, Any]], rows: _Rows, scores: Scores | None) -> Iterator[dict[str, Any]]:
+    """The answers with the columns that are carried along, and whether they are right."""
+    if not rows.layout.carried and scores is None:
+        yield from records
+        return
+    for record, cells in zip(records, rows.cells(), strict=True):
+        whole = len(cells) == rows.layout.width
+        carried = {name: cells[place] if whole else None for name, place in rows.layout.carried}
+        record = {**record, **({"carried": carried} if carried else {})}
+        if scores is not None:
+            names = {place: str(rows.model.names[column]) for column, place in rows.layout.truth}
+            record["truth"] = {name: cells[place] if whole else None for place, name in names.items()}
+            record["correct"] = scores.compare(cells, record.get("state") or {})
+        yield record
+
+
+def _check_names(layout: Layout, columns: Sequence[Name], output: Path) -> None:
+    """Refuse a column that is carried along under the name of another of the answers."""
+    if _is_jsonl(output):
+        return
+    for name, _ in layout.carried:
+        if name in (*COLUMNS, "correct") or name in map(str, columns):
+            raise QueryError(f"column {name!r} is called like a column of the answers: write to a .jsonl file instead")
+
+
+def _identity(model: Circuit | Network, job: Job, layout: Layout, extras: Extras) -> tuple[int, dict[str, Any]]:
     """How many rows there are, and what tells this job from others: a digest for each of the files."""
     from margmap import __version__
-    from margmap.io.evidence_rows import read_rows
 
-    rows = read_rows(model, job.rows, None, job.header)
-    digest, total = hashlib.sha256(repr(rows.columns).encode()), 0
-    for cells in rows.cells:
+    digest, total = hashlib.sha256(repr(layout.columns).encode()), 0
+    for cells in _Rows(model, job, layout, extras).evidence():
         digest.update(repr(cells).encode())
         total += 1
     contents = {"model": hashlib.sha256(job.model.read_bytes()).hexdigest(), "rows": digest.hexdigest()}
     return total, json.loads(json.dumps({"version": __version__, **job._asdict(), **contents}))
 
 
-def _fill(part: _Part, total: int, model: Circuit | Network, job: Job, jobs: int | None, dask: str | None) -> bool:
+def _fill(
+    part: _Part, total: int, model: Circuit | Network, job: Job, rows: _Rows, jobs: int | None, dask: str | None
+) -> bool:
     """Answer the rows that have no answer yet; whether all have one now, since Ctrl-C ends it early."""
     with ExitStack() as stack:
         with spinner("Preparing ..."):
@@ -104,8 +175,9 @@ def _fill(part: _Part, total: int, model: Circuit | Network, job: Job, jobs: int
             where: dict[str, Any] = {"jobs": jobs}
             if dask is not None:
                 where = {"executor": stack.enter_context(open_executor(jobs, dask))}
-            where |= {"header": job.header, "start": part.done, **job.options}
-            answers = marginal_map_many(model, job.query, job.rows, job.method, job.time_limit, **where)
+            observed = [model.variables[column] for column in rows.layout.columns]
+            where |= {"columns": observed, "start": part.done, **job.options}
+            answers = marginal_map_many(model, job.query, rows.evidence(), job.method, job.time_limit, **where)
         limits = Limits()
         try:
             # Ctrl-C must not come between writing an answer and knowing that it is written.
@@ -191,12 +263,20 @@ def _object(line: bytes) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _csv(records: Iterator[dict[str, Any]], columns: Sequence[Name]) -> Iterator[str]:
+def _csv(
+    records: Iterator[dict[str, Any]], columns: Sequence[Name], layout: Layout, extras: Extras, truth: Sequence[str]
+) -> Iterator[str]:
     names = [str(name) for name in columns]
-    yield csv_line([*COLUMNS, *names])
+    carried = [name for name, _ in layout.carried]
+    first, rest = (carried[:1], carried[1:]) if extras.id is not None else ([], carried)
+    right = ["correct"] if extras.truth else []
+    # The values to compare with stand beside those of the answer, as truth:NAME.
+    compared = [name for name in names if name in truth] if extras.truth else []
+    yield csv_line([*first, *COLUMNS, *names, *rest, *(f"truth:{name}" for name in compared), *right])
     for record in records:
-        state = record.get("state") or {}
-        yield csv_line([record.get(name) for name in COLUMNS] + [state.get(name) for name in names])
+        state, copied = record.get("state") or {}, record.get("carried") or {}
+        cells = [*map(copied.get, first), *map(record.get, COLUMNS), *map(state.get, names), *map(copied.get, rest)]
+        yield csv_line([*cells, *map((record.get("truth") or {}).get, compared), *map(record.get, right)])
 
 
 def _columns(model: Circuit | Network, query: Sequence[Name] | None, output: Path) -> list[Name]:

@@ -42,6 +42,9 @@ LEARNERS = {
     "trees": "learn_trees",
 }
 
+# The options that say when a learner ends, by which its bar is filled.
+_ENDS = ("time_limit", "max_edges", "iterations", "epochs")
+
 
 class Outcome(NamedTuple):
     """What came of a learner: the circuit, why it ended, how many rounds it took, mean log-likelihoods, seconds."""
@@ -232,18 +235,15 @@ def _run(name: str, train: Table, valid: Table | None, options: dict[str, Any]) 
         begun = time.perf_counter()
         if name == "chow-liu":
             circuit = function(train, **options)
-            means = (_mean_likelihood(circuit, rows) for rows in (train, valid))
-            return Outcome(circuit, "finished", 0, 0, *means, time.perf_counter() - begun)
-        limits = {
-            each: options[each] for each in ("time_limit", "max_edges", "iterations", "epochs") if each in options
-        }
+            on_train, on_valid = (_mean_likelihood(circuit, rows) for rows in (train, valid))
+            return Outcome(circuit, "finished", 0, 0, on_train, on_valid, time.perf_counter() - begun)
         rounds = {each: known[each].default for each in ("epochs", "iterations") if each in known}
-        limits = {**{each: most for each, most in rounds.items() if most is not None}, **limits}
+        limits = {each: most for each, most in (rounds | options).items() if each in _ENDS and most}
 
         def tell(now: Any) -> None:
             told = _told(now, time.perf_counter() - begun)
             reached = {"time_limit": told.seconds, "max_edges": told.edges}
-            parts = (reached.get(each, told.iteration) / most for each, most in limits.items() if most)
+            parts = (reached.get(each, told.iteration) / most for each, most in limits.items())
             show(progress(told, max(parts, default=None)))
 
         listener = {"on_progress" if "on_progress" in known else "on_iteration": tell}
@@ -253,9 +253,9 @@ def _run(name: str, train: Table, valid: Table | None, options: dict[str, Any]) 
     if getattr(found, "warning", None) is not None:
         print(f"margmap: {found.warning}", file=sys.stderr)
     if name == "mixture":
-        means = (_mean_likelihood(found.circuit, rows) for rows in (train, valid))
-        rounds_done = found.history[-1].iteration
-        return Outcome(found.circuit, found.reason, rounds_done, rounds_done, *means, time.perf_counter() - begun)
+        on_train, on_valid = (_mean_likelihood(found.circuit, rows) for rows in (train, valid))
+        done, seconds = found.history[-1].iteration, time.perf_counter() - begun
+        return Outcome(found.circuit, found.reason, done, done, on_train, on_valid, seconds)
     last, best = found.last, found.best
     return Outcome(found.circuit, found.reason, last.iteration, best.iteration, best.train, best.valid, last.seconds)
 

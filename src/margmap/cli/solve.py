@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
 _BATCH = "Answer each row of evidence: a header of variables or a column for each; empty, nan or -1: missing."
 _HEADER = "Whether --batch's first line has names, if unclear."
+_ID = "The column of --batch's rows that says which row it is; it is copied to the answers."
+_CARRY = "Columns of --batch's rows to copy to the answers; or: all."
 _JOBS = "Processes: for --batch (without: one a core), or to share one hard query out over."
 _MEMORY = "Bytes that it may grow by, such as 500M (K, M or G)."
 _METHOD = f"The solver to use: {AUTO}, {', '.join(METHODS)}."
@@ -70,6 +72,11 @@ def solve(
         Path | None, option("FILE", "Where the answers of --batch go: .csv or .jsonl.", "--output", "-o")
     ] = None,
     header: Annotated[bool | None, flag("--header/--no-header", _HEADER)] = None,
+    id: Annotated[str | None, option("COLUMN", _ID)] = None,
+    carry: Annotated[list[str] | None, option("C,...", _CARRY)] = None,
+    truth: Annotated[
+        bool, flag("--truth", "Compare the answers of --batch with the rows' columns of the query.")
+    ] = False,
     jobs: Annotated[int | None, option("N", _JOBS, "--jobs", "-j", min=1)] = None,
     dask: Dask = None,
     certificate: Annotated[Path | None, option("FILE", "Write a proof that `margmap verify` can check there.")] = None,
@@ -81,8 +88,10 @@ def solve(
     """Find the most likely state of the query variables given the evidence, all others summed out, and prove it."""
     asked, observed = question(query, evidence, instance, index)
     in_files = evid is not None or query_file is not None or uai_files
-    if batch is None and (output is not None or header is not None):
-        raise typer.BadParameter("--output and --header are for --batch")
+    if batch is None and (output is not None or header is not None or id is not None or carry or truth):
+        raise typer.BadParameter("--output, --header, --id, --carry and --truth are for --batch")
+    if truth and asked is None:
+        raise typer.BadParameter("--truth compares the columns of a query: give --query too")
     if batch is not None and (evidence or top is not None or verbose or instance or trace or in_files):
         raise typer.BadParameter(_NOT_WITH_BATCH)
     if batch is not None and output is None:
@@ -105,9 +114,12 @@ def solve(
         asked, observed = _from_files(loaded, *files, asked, observed)
     if batch is not None and output is not None and loaded is not None:
         from margmap.cli.batch import Job, solve_batch
+        from margmap.cli.batch_rows import Extras
+        from margmap.cli.table_options import parse_columns
 
         job = Job(model, batch, asked, method, time_limit, header, options)
-        _report_batch(solve_batch(loaded, job, output, jobs, dask), output, json)
+        extras = Extras(id, parse_columns("--carry", carry) or (), truth)
+        _report_batch(solve_batch(loaded, job, output, jobs, dask, extras), output, json)
         return
     seconds = None if time_limit is None else max(time_limit - load_seconds, 1e-9)
     result = _solve_one(loaded, (asked, observed, method, seconds), options, jobs, dask)
@@ -290,7 +302,12 @@ def _report_batch(summary: Summary, output: Path, json: bool) -> None:
     text = f"wrote {summary.rows} answers to {output}: {counted(summary.ended) or 'no rows'}"
     if summary.interrupted:
         text = f"stopped after {sum(summary.ended.values())} of {summary.rows} rows: start it again to go on"
-    report(json, {"output": str(output), **summary._asdict()}, text)
+    lines, facts = [text], {name: value for name, value in summary._asdict().items() if value is not None}
+    if summary.truth is not None and summary.truth["compared"]:
+        each = listed({name: f"{x:.1%}" for name, x in summary.truth["by_variable"].items() if x is not None})
+        share, number = summary.truth["correct"], summary.truth["compared"]
+        lines.append(f"as in the rows: {share:.1%} of {number} answers in all variables; each: {each}")
+    report(json, {"output": str(output), **facts}, *lines)
     if failed := summary.ended.get("failed"):
         print(f"{failed} rows failed: the column 'error' says why", file=sys.stderr)
     if summary.interrupted or any(status != "optimal" for status in summary.ended):

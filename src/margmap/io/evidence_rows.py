@@ -112,6 +112,8 @@ def evidence_of(model: Named, columns: Sequence[int], cells: Any) -> dict[Any, V
     """What a row observes."""
     if isinstance(cells, Mapping) or is_series(cells) or is_frame(cells):
         return model.labelled(model.observed(cells, table=True))
+    if isinstance(cells, BadRow):
+        raise QueryError(cells.reason)
     if isinstance(cells, str) or not isinstance(cells, Sequence | np.ndarray):
         raise QueryError(f"a row is of type {type(cells).__name__}: give a mapping, or a value for each column")
     if len(cells) != len(columns):
@@ -133,27 +135,51 @@ def _sized(model: Named, named: tuple[int, ...] | None, shape: tuple[int, ...], 
     return Rows(columns, cells, shape[0])
 
 
-def _csv(model: Named, path: Path, named: tuple[int, ...] | None, header: bool | None) -> Rows:
+class FileRows(NamedTuple):
+    """The cells of a file's rows, and the names in its first line, None if that is a row."""
+
+    names: list[str] | None
+    cells: Iterator[list[str]]
+    #: How many cells the first line has, and its number.
+    width: int
+    line: int
+
+
+class BadRow(NamedTuple):
+    """What stands in the place of a row that cannot be understood, and why."""
+
+    reason: str
+
+
+def read_file(model: Named, path: Path, header: bool | None = None) -> FileRows:
+    """The rows of a CSV file; ``header=None`` looks whether the first line has names of the model's variables."""
     lines = _parsed(path)
     blank, first = next(((i, cells) for i, cells in enumerate(lines) if not _is_blank(cells)), (0, None))
     if first is None:
         raise FormatError("the file has no rows", path=path)
-    if header is None and named is None:
+    if header is None:
         header = _is_header(model, first, path)
     # In a file of one column an empty line is an empty cell; in others it is no row.
     one = len(first) == 1
     rest = (cells or [""] for cells in lines) if one else (cells for cells in lines if not _is_blank(cells))
     if header:
+        return FileRows(_header(model, first), rest, len(first), 1 + blank)
+    return FileRows(None, chain(([""] for _ in range(blank if one else 0)), (first,), rest), len(first), 1 + blank)
+
+
+def _csv(model: Named, path: Path, named: tuple[int, ...] | None, header: bool | None) -> Rows:
+    file = read_file(model, path, False if header is None and named is not None else header)
+    if file.names is not None:
         try:
-            found = _columns(model, _header(model, first))
+            found = _columns(model, file.names)
         except QueryError as error:
-            raise FormatError(f"the header does not fit: {error}", path=path, line=1 + blank) from None
-        return Rows(found if named is None else named, rest, None)
+            raise FormatError(f"the header does not fit: {error}", path=path, line=file.line) from None
+        return Rows(found if named is None else named, file.cells, None)
     columns = _columns(model, None) if named is None else named
-    if len(first) != len(columns):
-        what = f"{len(first)} cells and no header for the {len(columns)} variables of the {model._what}"
-        raise FormatError(f"{what}: write their names in the first line", path=path, line=1 + blank)
-    return Rows(columns, chain(([""] for _ in range(blank if one else 0)), (first,), rest), None)
+    if file.width != len(columns):
+        what = f"{file.width} cells and no header for the {len(columns)} variables of the {model._what}"
+        raise FormatError(f"{what}: write their names in the first line", path=path, line=file.line)
+    return Rows(columns, file.cells, None)
 
 
 def _parsed(path: Path) -> Iterator[list[str]]:

@@ -280,7 +280,8 @@ def looks_like_header(rows: Sequence[Sequence[str]], words: Words) -> bool:
     it above the index.
     """
     names = [cell.strip() for cell in rows[0]]
-    if any(number_of(name) is not None or (name in words.texts and (i or name)) for i, name in enumerate(names)):
+    never = MISSING_WORDS | {QUESTION_MARK}
+    if any(number_of(name) is not None or (name in never and (i or name)) for i, name in enumerate(names)):
         return False
     if not any(names):
         return False
