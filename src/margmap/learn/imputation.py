@@ -23,7 +23,7 @@ from margmap.circuit.evidence import is_frame, names_of
 from margmap.circuit.model import as_model
 from margmap.circuit.properties import require_tractable
 from margmap.distribute.executors import Kept, WorkerDied, answer_of, open_executor, submit
-from margmap.errors import ImpossibleEvidenceError, MargmapError, QueryError
+from margmap.errors import DataError, ImpossibleEvidenceError, MargmapError, QueryError
 from margmap.foundation.limits import TOLERANCE, Limits
 from margmap.inference.queries import log_likelihood, posteriors
 from margmap.inference.scaled import scaled
@@ -110,7 +110,9 @@ def codes_of(circuit: Circuit, table: Any, unknown: Unknown = "error") -> NDArra
     if isinstance(table, list | np.ndarray):
         array = np.asarray(table, dtype=object if isinstance(table, list) else None)
         plain = np.array([not v.continuous and v.encoding is None and not v.states for v in circuit.variables])
-        if array.ndim == 2 and array.shape[1] == plain.size and plain.any() and array.dtype.kind in "ifO":
+        if array.ndim == 2 and array.shape[1] != plain.size:
+            raise DataError(f"the rows have {array.shape[1]} columns, but the model has {plain.size} variables")
+        if array.ndim == 2 and plain.any() and array.dtype.kind in "ifO":
             with np.errstate(invalid="ignore"):
                 hole: Any = None if array.dtype == object else np.nan
                 table = np.where((array == -1) & plain, hole, array)
