@@ -86,7 +86,7 @@ def _decode(number: int, cardinality: IntArray) -> IntArray:
     return state
 
 
-@kernel
+@kernel(work=lambda f, _cardinality, first, last, _stop: (last - first) * f.child.size)
 def _enumerate(f: Flat, cardinality: IntArray, first: int, last: int, stop: LongArray) -> FloatArray:
     """The log values of a range of states, numbered with the last variable fastest.
 
