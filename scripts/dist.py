@@ -62,6 +62,13 @@ SMOKE = {
         r = mm.marginal_map(mm.load_network("rain.bif"), None, method="wcsp")
         assert r.status == "optimal", r
     """,
+    "explore": """
+        import subprocess, sys, urllib.request
+        with subprocess.Popen([sys.executable, "-m", "margmap", "explore", "coin.json"], stdout=-1, text=True) as server:
+            link = server.stdout.readline().strip()
+            assert b"margmap" in urllib.request.urlopen(link).read()
+            server.terminate()
+    """,
     "cluster": """
         import margmap as mm
         if __name__ == "__main__":

@@ -230,8 +230,8 @@ SWEEP_BREAKS = _of(
     ),
     (
         "def _score(",
-        "bounds = np.dot(mixed, second.T)",
-        "bounds = np.dot(mixed, second.T) * 0.999",
+        "bounds = row_products(mixed, second)",
+        "bounds = row_products(mixed, second) * 0.999",
         "bounds of pairs are too small where they are a matrix product",
         (f"{WIDE}[8-0.2]", f"{WIDE}[12-0.4]"),
     ),
