@@ -212,8 +212,8 @@ def _interval(variable: Variable, given: tuple[Any, ...]) -> Weights | Between:
 def _bins_between(variable: Variable, bins: Encoding, low: float, high: float, *, closed: bool) -> Weights:
     """The bins from one number to another, both at edges; a number within a bin says nothing exact about it.
 
-    Where the entries of the column are whole numbers, what lies between two of them does not matter: up to 24 is the same
-    as less than 25.
+    Where the entries of the column are whole numbers, what lies between two of them does not matter: up to 24 is the
+    same as less than 25.
     """
     whole = bins.entries == "int"
     if closed and math.isfinite(high):
