@@ -211,6 +211,28 @@ def test_evidence_is_given_as_the_table_has_it(path: Path) -> None:
         grade.code(3)
 
 
+def test_intervals_of_bins_begin_and_end_at_edges(path: Path) -> None:
+    circuit = mm.learn.chow_liu(quiet(path, bins={"age": [25, 45, 65]}, columns=["city", "age", "member"]))
+
+    def total(*bins: int) -> float:
+        return float(
+            np.log(sum(np.exp(mm.log_marginal(circuit, {"age": circuit.variables[1].states[x]})) for x in bins))
+        )
+
+    for given, bins in [((25, None), (1, 2, 3)), ((None, 24), (0,)), ((25, 64), (1, 2)), ((24.5, 44.2), (1,))]:
+        assert mm.log_marginal(circuit, {"age": given}) == pytest.approx(total(*bins))
+    for wrong in ((26, None), (None, 25), (25, 65)):
+        with pytest.raises(mm.QueryError, match="within the bin"):
+            mm.log_marginal(circuit, {"age": wrong})
+    mm.save(circuit, path.with_suffix(".json"))
+    for text, bins in [("age>=45", (2, 3)), ("age<45", (0, 1)), ("age>44", (2, 3)), ("age=25..44", (1,))]:
+        code, out, err = run("marginal", path.with_suffix(".json"), "-e", text, "--json")
+        assert code == 0, err
+        assert json.loads(out)["log_evidence"] == pytest.approx(total(*bins))
+    real = mm.learn.chow_liu(quiet(path, bins={"age": [25, 45]}, columns=["age", "member"]))
+    assert np.isfinite(mm.log_marginal(real, {"age": (45, None)}))
+
+
 def test_a_number_of_a_bin_that_is_minus_one_is_observed() -> None:
     pandas = pytest.importorskip("pandas")
     rng = np.random.default_rng(2)

@@ -21,6 +21,7 @@ from margmap.errors import QueryError
 from margmap.foundation.numerals import number_of
 
 if TYPE_CHECKING:
+    from margmap.circuit.encoding import Encoding
     from margmap.circuit.variable import Variable
 
 #: Characters that mean something in written evidence unless a quote or a backslash protects them.
@@ -203,7 +204,31 @@ def _interval(variable: Variable, given: tuple[Any, ...]) -> Weights | Between:
         if low == high:
             raise QueryError(f"variable {variable.name!r}: an interval of one point has probability 0: give the value")
         return Between(low, high)
+    if variable.bins is not None:
+        return _bins_between(variable, variable.bins, low, high, closed=True)
     return _of_codes(variable, {x for x, number in enumerate(_numbers(variable)) if low <= number <= high})
+
+
+def _bins_between(variable: Variable, bins: Encoding, low: float, high: float, *, closed: bool) -> Weights:
+    """The bins from one number to another, both at edges; a number within a bin says nothing exact about it.
+
+    Where the entries of the column are whole numbers, what lies between two of them does not matter: up to 24 is the
+    same as less than 25.
+    """
+    whole = bins.entries == "int"
+    if closed and math.isfinite(high):
+        high = math.floor(high) + 1 if whole else math.nextafter(high, math.inf)
+    low, high = (math.ceil(x) if whole and math.isfinite(x) else x for x in (low, high))
+    edges = [math.ceil(edge) if whole else edge for edge in bins.edges]
+    for end in (low, high):
+        if math.isfinite(end) and end not in edges:
+            known = ", ".join(f"{edge:g}" for edge in bins.edges)
+            raise QueryError(
+                f"variable {variable.name!r}: {end:g} is within the bin {variable.states[bins.bin_of(end)]}: an "
+                f"interval of bins begins with >= and ends with < at one of {known}"
+            )
+    codes = {x for x, edge in enumerate((-math.inf, *edges)) if low <= edge < high}
+    return _of_codes(variable, codes)
 
 
 def _end(variable: Variable, given: Any, open_end: float) -> float:
@@ -303,6 +328,11 @@ def _one_sided(variable: Variable, given: Written) -> Any:
         raise QueryError(f"variable {variable.name!r}: {str(given)!r}: {given.operator} needs a number")
     if variable.continuous or given.operator in (">=", "<="):
         return (number, None) if given.operator[0] == ">" else (None, number)
+    if variable.bins is not None:
+        if given.operator == "<":
+            return _bins_between(variable, variable.bins, -math.inf, number, closed=False)
+        after = math.floor(number) + 1 if variable.bins.entries == "int" else math.nextafter(number, math.inf)
+        return _bins_between(variable, variable.bins, after, math.inf, closed=False)
     codes = [x for x, own in enumerate(_numbers(variable)) if (own > number if given.operator == ">" else own < number)]
     return _of_codes(variable, set(codes))
 
