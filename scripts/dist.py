@@ -64,7 +64,8 @@ SMOKE = {
     """,
     "explore": """
         import subprocess, sys, urllib.request
-        with subprocess.Popen([sys.executable, "-m", "margmap", "explore", "coin.json"], stdout=-1, text=True) as server:
+        command = [sys.executable, "-m", "margmap", "explore", "coin.json"]
+        with subprocess.Popen(command, stdout=-1, text=True) as server:
             link = server.stdout.readline().strip()
             assert b"margmap" in urllib.request.urlopen(link).read()
             server.terminate()
