@@ -1,11 +1,11 @@
 # Two commands: `make demo` and `make test`. Both set up .venv on their own. `make interop` tests with the real libraries
-# of others, in environments of its own in .interop.
+# of others, in environments of its own in .interop. `make dist` builds the wheel and tries it in empty environments.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: demo test lint types unit interop bench clean
+.PHONY: demo test lint types unit interop docs dist coverage reproduce bench clean
 
 demo: $(READY)
 	@$(BIN)/margmap demo
@@ -24,6 +24,20 @@ unit: $(READY)
 
 interop:
 	$(PYTHON) scripts/interop.py
+
+docs: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[docs]'
+	$(BIN)/python -m mkdocs build --strict --clean
+
+dist:
+	$(PYTHON) scripts/dist.py
+
+coverage: $(READY)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage[toml]>=7'
+	$(BIN)/python scripts/measure_coverage.py
+
+reproduce: $(READY)
+	$(BIN)/python scripts/reproduce.py
 
 bench: $(READY)
 	for script in benchmarks/*.py; do $(BIN)/python $$script; done

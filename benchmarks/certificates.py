@@ -1,7 +1,6 @@
-"""Certificates of the shared instances: what they cost beside the solver, how large they are, and what is refused.
+"""Certificates of the shared instances: what they cost beside the solver, how large they are.
 
     .venv/bin/python benchmarks/certificates.py
-    .venv/bin/python benchmarks/certificates.py --corruptions 1000
 
 Kernels are warm. "solve" is one mm.marginal_map, "certify" the writer alone (the answer is known), "verify" the checker
 alone (circuit and certificate are loaded). All times are CPU time, the best of a few runs. Needs ../shared/data.
@@ -9,19 +8,14 @@ alone (circuit and certificate are loaded). All times are CPU time, the best of 
 
 from __future__ import annotations
 
-import argparse
 import json
 import statistics
-import sys
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
-
-import numpy as np
 
 import margmap as mm
 from margmap.io.formats import load_circuit
@@ -32,9 +26,6 @@ T = TypeVar("T")
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--corruptions", type=int, default=0, metavar="N", help="also try so many false certificates")
-    asked = parser.parse_args().corruptions
     paths = sorted((DATA / "mmap_instances").glob("*.json"))
     if not paths:
         print(f"{DATA / 'mmap_instances'} is not there: nothing to measure")
@@ -44,10 +35,8 @@ def main() -> None:
         f"{'instance':<14}{'query':>6}{'solve ms':>10}{'certify ms':>12}{'verify ms':>11}{'verify/solve':>14}"
         f"{'vectors':>9}{'numbers':>9}{'bytes':>9}{'gap':>10}"
     )
-    rng = np.random.default_rng(0)
-    refused: Counter[str] = Counter()
     solved, certified, verified, sizes = [], [], [], []
-    for done, path in enumerate(paths):
+    for path in paths:
         data = json.loads(path.read_text())
         circuit = load_circuit(DATA / data["circuit"])
         for number, instance in enumerate(data["instances"]):
@@ -69,8 +58,6 @@ def main() -> None:
             certified.append(certify)
             verified.append(verify)
             sizes.append(size / max(1, certificate.numbers))
-            left = 4 * (len(paths) - done) - number
-            refused += try_corruptions(rng, circuit, certificate, -(-(asked - refused.total()) // left))
     print(f"{len(solved)} of {len(solved)} certificates accepted, all optimal")
     for what, seconds in (("solve", solved), ("certify", certified), ("verify", verified)):
         print(
@@ -80,28 +67,6 @@ def main() -> None:
     print(
         f"verify over solve: {sum(verified) / sum(solved):.1f} in total; bytes a number: {statistics.median(sizes):.1f}"
     )
-    if asked:
-        print(f"{refused.total()} corruptions, all refused: {dict(refused)}")
-
-
-def try_corruptions(
-    rng: np.random.Generator, circuit: mm.Circuit, certificate: mm.Certificate, times: int
-) -> Counter[str]:
-    """Corrupt in every way in turn; how often in each."""
-    sys.path.append(str(Path(__file__).parent.parent / "tests" / "certificate"))
-    from corruptions import CORRUPTIONS
-
-    counted: Counter[str] = Counter()
-    turn = 0
-    while counted.total() < times:
-        corrupt = CORRUPTIONS[turn % len(CORRUPTIONS)]
-        turn += 1
-        corrupted = corrupt(rng, circuit, certificate)
-        if corrupted is not None:
-            verdict = mm.verify(*corrupted)
-            assert not verdict.accepted, f"{corrupt.__name__} was accepted"
-            counted[corrupt.__name__] += 1
-    return counted
 
 
 def best_of(times: int, work: Callable[[], T]) -> tuple[float, T]:

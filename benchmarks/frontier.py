@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import margmap as mm
-from generators import latent_tree, partition_tree
+from margmap.bench.generators import latent_tree, partition_tree
 from margmap.circuit import Name, Value
 from margmap.io.formats import load_circuit
 from margmap.solve.methods.frontier.scope_tree import make_plan

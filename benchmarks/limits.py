@@ -23,7 +23,7 @@ import margmap as mm
 from bayesnet import queries
 from bayesnet import warm_up as warm_up_networks
 from frontier import partly
-from generators import latent_tree, partition_tree
+from margmap.bench.generators import latent_tree, partition_tree
 from margmap.io.formats import load_circuit
 from margmap.solve.methods import methods_for
 from margmap.solve.reduce import heaviest_state

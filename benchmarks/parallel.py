@@ -23,7 +23,7 @@ import numpy as np
 import margmap as mm
 from bayesnet import queries
 from frontier import warm_up
-from generators import partition_tree
+from margmap.bench.generators import partition_tree
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
 
 DATA = Path(__file__).resolve().parents[2] / "shared" / "data"

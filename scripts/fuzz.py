@@ -50,7 +50,7 @@ def main() -> int:
     )
     parser.add_argument("--guided", action="store_true", help="guided by coverage, with atheris")
     options = parser.parse_args()
-    sys.path.insert(0, str(FOLDER / "tests" / "fuzz"))
+    sys.path.insert(0, str(FOLDER / "tests" / "support"))
     options.crashes.mkdir(parents=True, exist_ok=True)
     if options.guided:
         os.environ["NUMBA_DISABLE_JIT"] = "1"  # atheris changes the functions that numba would compile
@@ -77,7 +77,7 @@ def _print(done: dict[str, dict[str, Any]]) -> None:
 
 def _names() -> list[str]:
     # Read from the text, because --guided must be the first to import the module.
-    text = (FOLDER / "tests" / "fuzz" / "fuzzing.py").read_text()
+    text = (FOLDER / "tests" / "support" / "fuzzing.py").read_text()
     return re.findall(r'^    "(\w+)": Reader\(', text, re.MULTILINE)
 
 

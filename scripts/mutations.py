@@ -50,9 +50,9 @@ DEATHS = "tests/solve/test_parallel.py::test_dead_and_new_workers"
 WIDTHS = "tests/solve/test_frontier.py::test_bounds_hold_under_any_width_limit"
 TOP = "tests/solve/test_topk.py::test_equals_sorted_enumeration"
 LAST_BIT = "tests/solve/test_topk.py::test_the_upper_bound_is_sound_to_the_last_bit"
-REDUCE = "tests/test_reduce.py"
-SOLVE = "tests/test_solve.py"
-NETWORKS = "tests/bayesnet/test_bn_compile.py"
+REDUCE = "tests/solve/test_reduce.py"
+SOLVE = "tests/solve/test_marginal_map.py"
+NETWORKS = "tests/network/test_compile.py"
 NETWORK_TIES = f"{NETWORKS}::test_values_that_are_almost_as_good"
 NETWORK_ROWS = f"{NETWORKS}::test_rows_are_one_node_only_if_they_are_equal"
 NETWORK_WAYS = f"{NETWORKS}::test_marginal_map_agrees_with_enumeration_every_way"
@@ -356,8 +356,8 @@ BRANCH_BREAKS = _of(
     ),
     (
         "def _branch(",
-        "found = yield _Problem(flat, lowered(threshold, -log_factor), slack, log_bound)",
-        "found = yield _Problem(flat, lowered(threshold, -log_factor) + 0.01, slack, log_bound)",
+        "below = _Problem(flat, lowered(threshold, -log_factor), slack, log_bound)",
+        "below = _Problem(flat, lowered(threshold, -log_factor) + 0.01, slack, log_bound)",
         "a branch has to beat 0.01 nats more than the best",
         (f"{NEAR}[branch]", f"{THRESHOLD}[0.008]"),
     ),
@@ -807,14 +807,14 @@ PARALLEL_BREAKS = _of(
         (CORES,),
     ),
     (
-        "def outcome(",
+        "def log_upper(",
         "left = [*self.open_parts(), *self.lost]",
         "left = [*self.open_parts()]",
         "what killed every worker is not in the bound",
         ("tests/solve/test_parallel.py::test_what_kills_every_worker_is_left_open_and_bounded",),
     ),
     (
-        "def outcome(",
+        "def log_upper(",
         "*(part.log_upper for part in left), -np.inf)",
         "-np.inf)",
         "stopped, open parts are not in the bound",
@@ -857,13 +857,13 @@ FLAT_BREAKS = _of(
     "solve/query_circuit.py",
     (
         "def _rebuild_until(",
-        "weight[seen_at[number[c]]] = _added(weight[seen_at[number[c]]], w)",
+        "weight[seen_at[number[c]]] = added(weight[seen_at[number[c]]], w)",
         "weight[seen_at[number[c]]] = w",
         "of two edges to one child the first is lost",
         (f"{TRANSFORM}::test_rebuild_without_some_edges[100000]", f"{REDUCE}::test_hidden_mixtures_fold_into_one_node"),
     ),
     (
-        "def _rebuild_until(",
+        "def equal_node(",
         " or weight[start[k] + e] != weight[begin + e]:",
         ":",
         "nodes with equal children but other weights pass for one",
@@ -877,7 +877,7 @@ ONE_PASS = f"{ROUNDING}::test_the_rounding_of_one_pass_is_counted"
 SAFE_SUMS = f"{ROUNDING}::test_sums_of_logarithms_are_rounded_to_the_safe_side"
 SAFE_WEIGHTS = f"{ROUNDING}::test_weights_are_rounded_up"
 REBUILT_BEYOND = f"{ROUNDING}::test_rebuilt_beyond_doubles"
-EDGES = "tests/test_edges.py"
+EDGES = "tests/solve/test_edges.py"
 
 NUMBER_BREAKS = [
     *_of(
@@ -986,7 +986,7 @@ NUMBER_BREAKS = [
                     (f"{EDGES}::TestGaussians::test_far_tails",),
                 ),
                 (
-                    "def forward(",
+                    "def forward_nodes(",
                     "power += exponent[s.child[e]]",
                     "power = exponent[s.child[e]]",
                     "the powers of two of a product's factors do not add up",
@@ -1053,14 +1053,14 @@ NUMBER_BREAKS = [
             (REBUILT_UP,),
         ),
         (
-            "def _added(",
+            "def added(",
             "return (a + b) * UP",
             "return a + b",
             "weights that are added are not rounded up",
             (SAFE_WEIGHTS,),
         ),
         (
-            "def _rebuild_until(",
+            "def log_factor_of(",
             "rest += 4 * EPS * (1 + abs(rest))",
             "rest -= 4 * EPS * (1 + abs(rest))",
             "the factor taken out of a circuit is rounded down",

@@ -33,6 +33,16 @@ def density_of_gaussian(mean, deviation, x):
     return math.exp(-z * z / 2) / (deviation * math.sqrt(2 * math.pi))
 
 
+def mass_of_gaussian(mean, deviation, low, high):
+    """The probability between two bounds, each of which may be infinite; on the side where tails do not cancel."""
+    below, above = ((x - mean) / (deviation * math.sqrt(2)) for x in (low, high))
+    if below > 0:
+        return (math.erfc(below) - math.erfc(above)) / 2
+    if above < 0:
+        return (math.erfc(-above) - math.erfc(-below)) / 2
+    return (math.erf(above) + math.erf(-below)) / 2
+
+
 def mentioned(circuit):
     """The columns that some leaf below the root is about."""
     start, child = circuit.start.tolist(), circuit.child.tolist()
@@ -59,6 +69,8 @@ def states_of(circuit, fixed=None):
 def node_values(circuit, states, reals=None, exact=False, moments=None):
     """For each node the list of its values, one for each state. ``reals``: column -> value of a continuous variable.
 
+    A pair in place of a value is an interval.
+
     ``moments`` (column -> k) puts the k-th moment of a Gaussian in place of its integral.
     """
     reals, moments = reals or {}, moments or {}
@@ -82,7 +94,9 @@ def node_values(circuit, states, reals=None, exact=False, moments=None):
             values.append(total)
         elif kind[n] == GAUSSIAN:
             mean, deviation = param[param_start[n] : param_start[n + 1]]
-            if var[n] in reals:
+            if isinstance(reals.get(var[n]), tuple):
+                v = mass_of_gaussian(mean, deviation, *reals[var[n]])
+            elif var[n] in reals:
                 v = density_of_gaussian(mean, deviation, reals[var[n]])
             else:
                 v = (1.0, mean, mean * mean + deviation * deviation)[moments.get(var[n], 0)]

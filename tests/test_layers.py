@@ -25,6 +25,7 @@ ROOMS = (
     "plot",
     "demo",
     "bench",
+    "explore",
     "cli",
     "__main__",
 )
@@ -66,6 +67,19 @@ def test_no_import_goes_back(path):
         room = room_of(module)
         if room in ROOMS:
             assert ROOMS.index(room) <= here, f"{path}:{line} imports {module}, which is above it"
+
+
+@pytest.mark.parametrize(("folder", "other"), [("tests", "benchmarks"), ("benchmarks", "tests")])
+def test_tests_and_benchmarks_are_strangers(folder, other):
+    """What both need, such as the random circuits of ``margmap.bench.generators``, is part of the package."""
+    top = Path(__file__).parents[1]
+    foreign = {path.stem for path in (top / other).rglob("*.py")} - {path.stem for path in (top / folder).rglob("*.py")}
+    assert foreign
+    for path in (top / folder).rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            assert not foreign & set(names), f"{path}:{getattr(node, 'lineno', 0)} imports from {other}"
 
 
 def test_an_import_inside_of_a_function_is_seen():

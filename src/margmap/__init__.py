@@ -26,7 +26,10 @@ if TYPE_CHECKING:
     from margmap.circuit.formula import circuit_of as circuit_of
     from margmap.circuit.formula import gaussian as gaussian
     from margmap.circuit.formula import indicator as indicator
+    from margmap.circuit.listing import Variables as Variables
+    from margmap.circuit.listing import variables as variables
     from margmap.circuit.model import as_model as as_model
+    from margmap.circuit.observation import none_of as none_of
     from margmap.circuit.properties import Properties as Properties
     from margmap.circuit.properties import check as check
     from margmap.circuit.transform import normalise as normalise
@@ -60,7 +63,9 @@ if TYPE_CHECKING:
     from margmap.interop.pysdd import from_sdd as from_sdd
     from margmap.interop.spflow import from_spflow as from_spflow
     from margmap.io.formats import load as load
+    from margmap.io.formats import load_circuit as load_circuit
     from margmap.io.formats import load_network as load_network
+    from margmap.io.formats import load_vtree as load_vtree
     from margmap.io.formats import save as save
     from margmap.learn.imputation import Imputed as Imputed
     from margmap.learn.imputation import impute as impute
@@ -70,12 +75,19 @@ if TYPE_CHECKING:
     from margmap.solve.approximate import approximate as approximate
     from margmap.solve.batch import FailedRow as FailedRow
     from margmap.solve.batch import marginal_map_many as marginal_map_many
+    from margmap.solve.decide import Decision as Decision
+    from margmap.solve.decide import best_decision as best_decision
+    from margmap.solve.explain import Explanation as Explanation
+    from margmap.solve.explain import explain as explain
     from margmap.solve.marginal_map import marginal_map as marginal_map
     from margmap.solve.marginal_map import mpe as mpe
     from margmap.solve.reduce import Reduced as Reduced
     from margmap.solve.result import Result as Result
+    from margmap.solve.sensitivity import Sensitivity as Sensitivity
+    from margmap.solve.sensitivity import sensitivity as sensitivity
+    from margmap.solve.session import Session as Session
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 # Where each public name lives. They are imported when first used: `import margmap` itself loads nothing heavy.
 _HOME = {
@@ -101,13 +113,19 @@ _HOME = {
         "DataError FormatError ImpossibleEvidenceError LimitError MargmapError MissingExtraError "
         "ModelError QueryError StructureError"
     ),
+    "margmap.circuit.listing": "Variables variables",
     "margmap.circuit.model": "as_model",
-    "margmap.io.formats": "load load_network save",
+    "margmap.circuit.observation": "none_of",
+    "margmap.io.formats": "load load_circuit load_network load_vtree save",
     "margmap.inference.queries": "Posteriors log_conditional log_likelihood log_marginal posteriors sample",
     "margmap.solve.reduce": "Reduced",
     "margmap.solve.marginal_map": "marginal_map mpe",
     "margmap.solve.approximate": "Approximation approximate",
     "margmap.solve.result": "Result",
+    "margmap.solve.session": "Session",
+    "margmap.solve.sensitivity": "Sensitivity sensitivity",
+    "margmap.solve.decide": "Decision best_decision",
+    "margmap.solve.explain": "Explanation explain",
     "margmap.foundation.progress": "Progress",
     "margmap.circuit.properties": "Properties check",
     "margmap.circuit.transform": "normalise smooth",
@@ -119,14 +137,16 @@ _MODULE = {name: module for module, names in _HOME.items() for name in names.spl
 __all__ = sorted(_MODULE)
 
 
-def __getattr__(name: str) -> Any:
-    if name in _SUBMODULES:
-        return import_module(f"margmap.{name}")  # which also sets the attribute
-    if name not in _MODULE:
-        raise AttributeError(f"module 'margmap' has no attribute {name!r}")
-    value = getattr(import_module(_MODULE[name]), name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # to a type checker a misspelt name is an error
+
+    def __getattr__(name: str) -> Any:
+        if name in _SUBMODULES:
+            return import_module(f"margmap.{name}")  # which also sets the attribute
+        if name not in _MODULE:
+            raise AttributeError(f"module 'margmap' has no attribute {name!r}")
+        value = getattr(import_module(_MODULE[name]), name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:

@@ -16,7 +16,7 @@ import struct
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib.resources import as_file, files
+from importlib.resources import files
 from os import PathLike
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -27,7 +27,7 @@ from margmap.circuit import Circuit, Name, Value
 from margmap.errors import FormatError
 from margmap.inference.queries import log_conditional
 from margmap.io.files import write_bytes
-from margmap.io.formats import load_circuit
+from margmap.io.formats import BUNDLED, load_circuit
 from margmap.solve.marginal_map import marginal_map, mpe
 from margmap.solve.result import Result
 
@@ -51,12 +51,12 @@ _SCALE, _GAP = 12, 12
 
 def load_model() -> Circuit:
     """The clinic: twelve variables with named states."""
-    return _bundled(MODEL)
+    return load_circuit(BUNDLED["clinic"])
 
 
 def load_digits() -> Circuit:
     """The digits: 64 pixels, variable 1 the one on the upper left, 8 in a row."""
-    return _bundled(DIGITS_MODEL)
+    return load_circuit(BUNDLED["digits"])
 
 
 class Digit(NamedTuple):
@@ -179,8 +179,3 @@ def write_picture(rows: Sequence[Sequence[Sequence[int]]], path: str | PathLike[
 
 def _chunk(kind: bytes, data: bytes) -> bytes:
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
-
-
-def _bundled(name: str) -> Circuit:
-    with as_file(files("margmap") / "models" / name) as path:
-        return load_circuit(path)

@@ -1,9 +1,9 @@
 """The page of a report in a real browser: sorting, zooming, narrow and dark screens, nothing fetched, no complaints."""
 
 import pytest
+
 from browser import chromium
 from made_records import record, solved_records
-
 from margmap.bench.report import report
 
 HOSTILE = "</script><script>window.hacked = 1</script>\"'<b>"

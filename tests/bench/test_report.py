@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ET
 from html.parser import HTMLParser
 
 import pytest
-from made_records import LABELS, record, solved_records
 
+from made_records import LABELS, record, solved_records
 from margmap.bench import analysis
 from margmap.bench.analysis import Study
 from margmap.bench.document import plain

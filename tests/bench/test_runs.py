@@ -51,7 +51,7 @@ def test_every_run_has_a_record_equal_to_solving_it_here(files, tmp_path):
     output = tmp_path / "runs.jsonl"
     tasks = runs.tasks_of(files, [FRONTIER, PLAIN], 20, 1 << 30, trace=True)
     seen = []
-    assert do(tasks, output, on_progress=seen.append) == 16
+    assert do(tasks, output, on_finished=seen.append) == 16
     assert [progress.done for progress in seen] == list(range(17))
     records = lines(output)
     assert len({record["key"] for record in records}) == 16

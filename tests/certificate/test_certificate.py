@@ -14,21 +14,19 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from corruptions import CORRUPTIONS, with_entry
-from hostile_certificates import CASES, count_lines
 from typer.testing import CliRunner
 
 import margmap as mm
 import naive
 from circuits import columns, fixed, running_example
+from corruptions import CORRUPTIONS, with_entry
+from hostile_certificates import CASES, count_lines
 from margmap.certificate import verify as check
 from margmap.certificate.blocks import Cover, Work, blocks_of, tree_of, walk
 from margmap.certificate.intervals import exp_pair, gauss_pair, log_of, over, pair_of, plus, times
 from margmap.certificate.verify import checked_query
 from margmap.circuit import BERNOULLI, BINOMIAL, GAUSSIAN, INDICATOR, PRODUCT, SUM, Parts, Variable, assemble
 from margmap.cli import app
-
-sys.path.append(str(Path(__file__).parents[1] / "solve"))
 from problems import SORTS, STRUCTURED, coins, hard, latent_tree, make, partition_tree
 
 TOLERANCE = 1e-9

@@ -1,17 +1,13 @@
 """The checker's own arithmetic, against fractions: what it computes as an upper bound is one."""
 
 import dataclasses
-import sys
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 
 import margmap as mm
 from margmap.certificate.blocks import Cover, _linear
 from margmap.certificate.intervals import product_above
-
-sys.path.append(str(Path(__file__).parents[1] / "solve"))
 from problems import make
 
 

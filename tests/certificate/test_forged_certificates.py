@@ -19,8 +19,6 @@ import pytest
 import margmap as mm
 import naive
 from margmap.certificate.blocks import Cover
-
-sys.path.append(str(Path(__file__).parents[1] / "solve"))
 from problems import SORTS, make
 
 #: What a field of a file can be changed to.

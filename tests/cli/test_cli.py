@@ -6,6 +6,7 @@ import gzip
 import json
 import math
 import os
+import platform
 import subprocess
 import sys
 import threading
@@ -13,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -93,7 +95,9 @@ def mixed(tmp_path: Path) -> Path:
 
 
 def test_version_and_help() -> None:
-    assert Run("--version").out == f"margmap {mm.__version__}\n"
+    said = Run("--version").out
+    assert said.startswith(f"margmap {mm.__version__}\nPython {platform.python_version()} on ")
+    assert f"numpy {np.__version__}" in said
     for flag in ("-h", "--help"):
         run = Run(flag)
         assert run.code == 0
@@ -105,6 +109,7 @@ def test_version_and_help() -> None:
             "sample",
             "solve",
             "plot",
+            "draw",
             "learn",
             "datasets",
             "demo",
@@ -124,6 +129,48 @@ def test_version_and_help_load_nothing_heavy() -> None:
     )
     for flag in ("--version", "--help"):
         subprocess.run([sys.executable, "-c", code.format(flag)], check=True, capture_output=True, timeout=60)
+
+
+def test_variables() -> None:
+    run = Run("info", CLINIC, "--variables")
+    assert run.code == 0
+    lines = [line.split() for line in run.out.splitlines()]
+    assert lines[0] == ["variable", "kind", "values", "states"]
+    known = mm.variables(mm.load(CLINIC))
+    assert [line[0] for line in lines[1:]] == [str(name) for name in known.names]
+    assert lines[1 + known.names.index("season")][1:] == ["binary", "2", "summer,", "winter"]
+    found = json.loads(Run("info", CLINIC, "--variables", "--json").out)["variables"]
+    assert [one["name"] for one in found] == list(known.names)
+    assert [tuple(one["states"]) for one in found] == [v.states for v in known]
+
+
+def test_draw(tmp_path: Path) -> None:
+    run = Run("draw", CLINIC, "-o", tmp_path / "x.svg", "--json")
+    assert run.code == 0
+    assert (tmp_path / "x.svg").read_text().startswith("<svg")
+    assert "12 variables" in json.loads(run.out)["title"]
+    run = Run("draw", CLINIC, "-o", tmp_path / "x.dot", "-q", "season", "-e", "age=senior")
+    assert run.code == 0
+    assert (tmp_path / "x.dot").read_text().startswith("digraph")
+    refused("draw", CLINIC, "-o", tmp_path / "x.pngg", naming=["'.pngg'", "did you mean 'png'", ".dot"])
+    refused("draw", CLINIC, "-o", tmp_path / "x.svg", "-q", "saeson", naming=["did you mean 'season'"])
+    refused("info", CLINIC[:-6] + "k.json", naming=["there is no such file", "did you mean 'clinic.json'"])
+
+
+def test_what_a_terminal_shows_of_a_long_question() -> None:
+    from margmap.cli.solve import _Live
+
+    live = _Live(60)
+    first = live.lines(mm.Progress(0.5, -8.0, -4.0, {"x": 1}, "first state"))
+    assert first[0] == "Solving ... 0.5 s, first state"
+    assert first[1] == "  [....................] -8 <= log p <= -4, gap 4"
+    assert first[2] == "  best so far: x=1"
+    later = live.lines(mm.Progress(2.0, -7.0, -6.0, {f"variable{i}": 1 for i in range(99)}, "sweep of width 64"))
+    assert later[1] == "  [===============.....] -7 <= log p <= -6, gap 1"
+    assert max(map(len, later)) <= 56
+    assert later[2].endswith("...")
+    none = live.lines(mm.Progress(0.1, -math.inf, 0.0, None, "compiling"))
+    assert none[1:] == ["  [....................] log p <= 0, no state yet", "  no state yet"]
 
 
 def test_info() -> None:

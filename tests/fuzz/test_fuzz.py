@@ -9,9 +9,10 @@ import random
 from pathlib import Path
 
 import pytest
-from fuzzing import READERS, attempt, fresh_input, use
 from hypothesis import given, settings
 from hypothesis import strategies as st
+
+from fuzzing import READERS, attempt, fresh_input, use
 
 CORPUS = Path(__file__).parent / "corpus"
 QUICK = settings(derandomize=True, database=None, deadline=None, max_examples=150)

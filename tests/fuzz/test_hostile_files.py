@@ -11,8 +11,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from fuzzing import READERS, attempt
 
+from fuzzing import READERS, attempt
 from margmap.errors import FormatError, LimitError
 from margmap.inference.scaled import scaled
 from margmap.io.files import LIMIT_VARIABLE, read_lines, stream_lines

@@ -5,10 +5,10 @@ from __future__ import annotations
 import itertools
 import warnings
 
-import howto
 import numpy as np
 import pytest
 
+import howto
 import margmap as mm
 
 with warnings.catch_warnings():

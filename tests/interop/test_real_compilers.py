@@ -9,17 +9,14 @@ from __future__ import annotations
 import math
 import random
 import subprocess
-import sys
 from pathlib import Path
 
-import howto
 import numpy as np
 import pytest
-from real import agree, check_marginal_map, states_of
 
+import howto
 import margmap as mm
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "io"))
+from real import agree, check_marginal_map, states_of
 from theories import d4, models, random_cnf, table
 
 problog = pytest.importorskip("problog", reason="ProbLog, which brings dsharp, is not installed")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import warnings
 
-import howto
 import numpy as np
 import pytest
-from real import agree, check_marginal_map, states_of
 
+import howto
 import margmap as mm
+from real import agree, check_marginal_map, states_of
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")

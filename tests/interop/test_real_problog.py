@@ -5,9 +5,9 @@ from __future__ import annotations
 import itertools
 import math
 
-import howto
 import pytest
 
+import howto
 import margmap as mm
 
 problog = pytest.importorskip("problog", reason="ProbLog is not installed")

@@ -6,12 +6,12 @@ import itertools
 import math
 import warnings
 
-import howto
 import numpy as np
 import pytest
-from real import agree, check_marginal_map, states_of
 
+import howto
 import margmap as mm
+from real import agree, check_marginal_map, states_of
 
 with warnings.catch_warnings():  # SWIG's types warn when they are made, and crash later where that is an error
     warnings.simplefilter("ignore")

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import random
 
-import howto
 import numpy as np
 import pytest
-from real import agree, check_marginal_map, states_of
 
+import howto
 import margmap as mm
+from real import agree, check_marginal_map, states_of
 
 sdd = pytest.importorskip("pysdd.sdd", reason="PySDD is not installed")
 

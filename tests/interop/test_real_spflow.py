@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-import howto
 import numpy as np
 import pytest
-from real import agree, check_marginal_map, states_of
 
+import howto
 import margmap as mm
+from real import agree, check_marginal_map, states_of
 
 torch = pytest.importorskip("torch", reason="torch is not installed")
 pytest.importorskip("spflow.modules", reason="spflow 1 is not installed")

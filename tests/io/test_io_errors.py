@@ -6,8 +6,8 @@ import random
 from pathlib import Path
 
 import pytest
-from circuits_for_io import lines_of
 
+from circuits_for_io import lines_of
 from margmap.circuit import Circuit
 from margmap.circuit.vtree import Vtree
 from margmap.errors import FormatError, MargmapError

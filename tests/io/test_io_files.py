@@ -182,3 +182,16 @@ def test_saved_gzip_is_reproducible_and_keeps_the_mode(tmp_path: Path) -> None:
 
 def test_formats_are_listed() -> None:
     assert tuple(FORMATS) == ("psdd", "jpc", "spn", "ac", "vtree", "json", "nnf", "sdd", "mmz", *NETWORKS)
+
+
+def test_models_that_come_with_the_package_have_names(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert {"illness", "course"} <= set(load("clinic").names)
+    assert len(load_circuit("digits").names) == 64
+    with pytest.raises(FormatError, match=r"clinik: there is no such file, .* come with margmap are clinic, digits"):
+        load("clinik")
+    with pytest.raises(FormatError, match="unknown suffix"):
+        load(tmp_path / "clinic")  # a name alone stands for a model, a path does not
+    (tmp_path / "clinic").write_text("mine")
+    with pytest.raises(FormatError, match="unknown suffix"):
+        load("clinic")

@@ -8,8 +8,8 @@ import random
 from pathlib import Path
 
 import pytest
-from circuits_for_io import distribution, lines_of, log_value, random_circuit, same
 
+from circuits_for_io import distribution, lines_of, log_value, random_circuit, same
 from margmap.circuit import (
     BERNOULLI,
     BINOMIAL,
@@ -182,7 +182,7 @@ def test_what_psdd_cannot_hold(tmp_path: Path) -> None:
         FormatError, match=r"node 0 \(gaussian .*cannot be written as psdd: save the circuit as \.json or \.mmz$"
     ):
         save(assemble([Variable(1, 0)], parts), path)
-    crossing = random_circuit(3, binary=True, structured=False)
+    crossing = random_circuit(4, binary=True, structured=False)
     with pytest.raises(FormatError, match=r"no PSDD.*crosses.*json"):
         save(crossing, path)
     assert not path.exists()

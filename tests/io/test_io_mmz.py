@@ -14,9 +14,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from circuits_for_io import random_circuit
 
 import margmap as mm
+from circuits_for_io import random_circuit
 from margmap.circuit import GAUSSIAN, INDICATOR, Circuit, Parts, Variable, assemble
 from margmap.errors import FormatError
 from margmap.io.files import LIMIT_VARIABLE

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from circuits_for_io import random_circuit
 
+from circuits_for_io import random_circuit
 from margmap.circuit import INDICATOR, Circuit, Parts, Variable, assemble
 from margmap.circuit.vtree import Vtree, derive_vtree, vtree_of
 from margmap.errors import StructureError

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from theories import c2d, d4, models, random_cnf, random_weights, sdd, table
 
 import margmap as mm
+from theories import c2d, d4, models, random_cnf, random_weights, sdd, table
 
 SEEDS = range(60)
 

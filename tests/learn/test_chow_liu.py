@@ -6,12 +6,12 @@ import itertools
 
 import numpy as np
 import pytest
-from rows_for_learning import JUICE_ROWS, closed_form, naive_information, tangled
 
 import margmap as mm
 from margmap.learn import chow_liu
 from margmap.learn.chow_liu_tree import learn_tree, mutual_information, root_at_centre
 from margmap.learn.table import read_tables
+from rows_for_learning import JUICE_ROWS, closed_form, naive_information, tangled
 
 
 def juice_parameters(rows: np.ndarray, alpha: float) -> int:

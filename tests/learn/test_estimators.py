@@ -7,10 +7,10 @@ import sys
 
 import numpy as np
 import pytest
-from rows_for_learning import tangled
 from scipy import sparse
 
 import margmap as mm
+from rows_for_learning import tangled
 
 pytest.importorskip("sklearn", minversion="1.6")
 

@@ -7,10 +7,10 @@ import math
 
 import numpy as np
 import pytest
-from rows_for_learning import tangled
 
 import margmap as mm
 from margmap.learn import chow_liu, hclt, imputation, read_table, trees
+from rows_for_learning import tangled
 
 
 def holes(rows: np.ndarray, part: float, seed: int = 0) -> np.ndarray:

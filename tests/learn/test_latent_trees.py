@@ -7,7 +7,6 @@ import math
 
 import numpy as np
 import pytest
-from rows_for_learning import tangled
 
 import margmap as mm
 import naive
@@ -16,6 +15,7 @@ from margmap.learn import hclt, learn_hclt
 from margmap.learn.cells import pair_counts, read_cells
 from margmap.learn.latent_passes import level_tree
 from margmap.learn.latent_tree import LatentTree, learn_cells_tree
+from rows_for_learning import tangled
 
 
 def holes(rows: np.ndarray, part: float, seed: int = 0) -> np.ndarray:
@@ -191,7 +191,7 @@ def test_limits_and_validation_end_a_run() -> None:
     assert late.last.iteration - late.best.iteration == 3
     seen: list[int] = []
 
-    def interrupt(now: mm.learn.Progress) -> None:
+    def interrupt(now: mm.learn.Growth) -> None:
         seen.append(now.iteration)
         if now.iteration == 2:
             raise KeyboardInterrupt

@@ -12,13 +12,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from rows_for_learning import tangled
 from typer.testing import CliRunner
 
 import margmap as mm
 from margmap.cli import app
 from margmap.cli.learn import progress
-from margmap.learn import DATASETS, Progress
+from margmap.learn import DATASETS, Growth
+from rows_for_learning import tangled
 
 
 def run(*args: object) -> tuple[int, str, str]:
@@ -164,7 +164,7 @@ def test_learn_from_a_dataset_of_the_twenty(shared, tmp_path: Path) -> None:
 
 
 def test_the_line_of_progress() -> None:
-    now = Progress(12, -5.5, float("nan"), 345, 1.4)
+    now = Growth(12, -5.5, float("nan"), 345, 1.4)
     assert progress(now, None) == "iteration 12: train -5.5000, 345 edges, 1 s"
     assert progress(now._replace(valid=-6.0), 0.5).startswith("##########.......... iteration 12: train -5.5000, va")
     assert progress(now, 2.0).startswith("#" * 20 + " ")

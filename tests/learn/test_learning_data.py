@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rows_for_learning import tangled
 from scipy import sparse
 
 import margmap as mm
 from margmap.learn import chow_liu, learn_mixture, strudel
 from margmap.learn.table import read_tables
+from rows_for_learning import tangled
 
 LEARNERS = [chow_liu, strudel, lambda data, valid=None: learn_mixture(data, valid, 2).circuit]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from rows_for_learning import tangled
 
 import margmap as mm
 from margmap.learn import chow_liu, learn_mixture, mixture, strudel
 from margmap.learn.mixture_em import clusters
+from rows_for_learning import tangled
 
 
 @pytest.mark.parametrize("values", [2, 3])

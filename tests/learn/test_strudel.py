@@ -11,7 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numba.core import event
-from rows_for_learning import closed_form, tangled
 
 import margmap as mm
 from margmap.learn import chow_liu, learn_strudel, strudel
@@ -20,6 +19,7 @@ from margmap.learn.chow_liu_tree import learn_tree
 from margmap.learn.decision_circuit import LIVE_ELEMENTS, SINGLES, DecisionCircuit
 from margmap.learn.strudel_split import Rule, fill_queue, split_next
 from margmap.learn.table import read_tables
+from rows_for_learning import closed_form, tangled
 
 PLAIN = {"tries": 1, "min_gain": None, "prior": "uniform"}
 
@@ -219,16 +219,16 @@ def test_ctrl_c_returns_the_best_so_far() -> None:
     rows = tangled(400, 10, seed=5)
     seen = []
 
-    def stop(now: growing.Progress) -> None:
+    def stop(now: growing.Growth) -> None:
         seen.append(now)
         if now.iteration >= 5:
             raise KeyboardInterrupt
 
-    run = learn_strudel(rows[:300], rows[300:], on_progress=stop, min_gain=None)
+    run = learn_strudel(rows[:300], rows[300:], on_growth=stop, min_gain=None)
     assert run.reason == "interrupted"
     assert run.circuit.properties[:5] == (True,) * 5
     assert mm.log_likelihood(run.circuit, rows[300:]).mean() == pytest.approx(run.best.valid)
-    alone = learn_strudel(rows[:300], on_progress=stop, min_gain=None)
+    alone = learn_strudel(rows[:300], on_growth=stop, min_gain=None)
     assert mm.log_likelihood(alone.circuit, rows[:300]).mean() == pytest.approx(alone.last.train)
 
 

@@ -7,13 +7,13 @@ import math
 
 import numpy as np
 import pytest
-from rows_for_learning import tangled
 
 import margmap as mm
 from margmap.errors import DataError
 from margmap.learn import learn_trees, trees
 from margmap.learn.chow_liu_tree import RootedTree
 from margmap.learn.tree_mixture import _count, _log_values
+from rows_for_learning import tangled
 
 
 def holes(rows: np.ndarray, part: float, seed: int = 0) -> np.ndarray:

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from problems import SORTS, make
 
 import margmap as mm
 from margmap.circuit import PRODUCT, SUM
 from margmap.solve.approximate import APPROXIMATIONS
 from margmap.solve.reduce import reduce
+from problems import SORTS, make
 
 every_method = pytest.mark.parametrize("method", APPROXIMATIONS)
 

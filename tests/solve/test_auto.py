@@ -6,10 +6,10 @@ import typing
 
 import numpy as np
 import pytest
-from problems import SORTS, UNSTRUCTURED, check_optimal, hard, make, partition_tree
 
 import margmap as mm
 from margmap.foundation.limits import Status
+from problems import SORTS, UNSTRUCTURED, check_optimal, hard, make, partition_tree
 
 INSTANCES = [
     "ad", "baudio", "bnetflix", "book", "c20ng", "cwebkb", "kdd", "msnbc", "nltcs", "plants", "pumsb_star", "tretail",

@@ -4,6 +4,8 @@ import math
 
 import numpy as np
 import pytest
+
+from circuits import running_example
 from enumeration import (
     LEAF,
     PRODUCT,
@@ -19,8 +21,6 @@ from enumeration import (
     states_of,
     values_of,
 )
-
-from circuits import running_example
 from margmap import Variable, bernoulli, circuit_of
 from margmap.circuit import BERNOULLI, Parts, assemble
 from margmap.solve import conditional_bounds as module
@@ -103,7 +103,7 @@ class TestRunningExample:
 
 
 class TestPrintedRule:
-    """Algorithm 2 as printed in the paper is no upper bound; docs/algorithms.md works the numbers out."""
+    """Algorithm 2 as printed in the paper is no upper bound; docs/erratum.md works the numbers out."""
 
     def test_it_lies_below_the_truth(self):
         reduced = counterexample(0.5)

@@ -5,12 +5,12 @@ import time
 
 import numpy as np
 import pytest
-from problems import SORTS, check_optimal, coins, hard, make, partition_tree, stop_at_every_moment
 
 import margmap as mm
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
 from margmap.solve.hill_climb import Incumbents
 from margmap.solve.methods import branch_and_bound as branch
+from problems import SORTS, check_optimal, coins, hard, make, partition_tree, stop_at_every_moment
 
 
 class Weak(Incumbents):

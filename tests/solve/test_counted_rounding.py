@@ -6,10 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from enumeration import reduced_problems, root_values, states_of
-from planted import beyond_doubles
-from problems import decimal_log
 
+from enumeration import reduced_problems, root_values, states_of
 from margmap import marginal_map
 from margmap.circuit import BERNOULLI, PRODUCT, SUM, Parts, Variable, assemble
 from margmap.foundation.limits import Limits, Stopped
@@ -33,6 +31,8 @@ from margmap.solve.regroup import _times, regroup
 from margmap.solve.report import _status
 from margmap.solve.split import split
 from margmap.solve.values import evaluate
+from planted import beyond_doubles
+from problems import decimal_log
 
 
 def markov_mixture(rng, length, states=3):

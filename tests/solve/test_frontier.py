@@ -8,13 +8,13 @@ import time
 
 import numpy as np
 import pytest
-from problems import SORTS, STRUCTURED, UNSTRUCTURED, check_bounds, check_optimal, hard, make, stop_at_every_moment
 
 import margmap as mm
 from margmap.circuit import BERNOULLI, INDICATOR, Parts, Variable, assemble
 from margmap.foundation.jit import on_compile
 from margmap.solve.hill_climb import Incumbents
 from margmap.solve.methods.frontier import solve as frontier
+from problems import SORTS, STRUCTURED, UNSTRUCTURED, check_bounds, check_optimal, hard, make, stop_at_every_moment
 
 #: Together more than 10,000 circuits.
 EACH = 420

@@ -8,11 +8,11 @@ import signal
 import threading
 
 import pytest
-from enumeration import mixture, mixture_optimum, problem
 
 import margmap as mm
 import naive
 from circuits import columns, fixed
+from enumeration import mixture, mixture_optimum, problem
 from margmap import marginal_map
 
 OPTIONS = [

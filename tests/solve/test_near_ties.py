@@ -8,8 +8,6 @@ import math
 
 import numpy as np
 import pytest
-from planted import MARGINS, beyond_doubles, factors, halves, mislead, near_tie
-from problems import SORTS, STRUCTURED, Problem, check_bounds, check_optimal, coins, make
 from test_parallel import Here
 
 import margmap as mm
@@ -25,6 +23,8 @@ from margmap.solve.methods.frontier.scope_tree import make_plan
 from margmap.solve.methods.frontier.sweep import sweep
 from margmap.solve.output_bounds import view_of
 from margmap.solve.reduce import reduce
+from planted import MARGINS, beyond_doubles, factors, halves, mislead, near_tie
+from problems import SORTS, STRUCTURED, Problem, check_bounds, check_optimal, coins, make
 
 DISCRETE = [sort for sort in SORTS if "continuous" not in sort and sort not in ("extreme weights", "few variables")]
 METHODS = ["frontier", "branch", "iterative", "search"]

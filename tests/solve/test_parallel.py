@@ -9,12 +9,12 @@ from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecu
 
 import numpy as np
 import pytest
-from problems import SORTS, STRUCTURED, check_bounds, check_optimal, coins, hard, make
 
 import margmap as mm
 from margmap.distribute.executors import Kept, Processes
 from margmap.foundation.limits import Limits, Stopped
 from margmap.solve import share_query as parallel
+from problems import SORTS, STRUCTURED, check_bounds, check_optimal, coins, hard, make
 
 
 class Here(Executor):

@@ -5,12 +5,12 @@ import math
 
 import numpy as np
 import pytest
-from problems import SORTS, check_bounds, check_optimal, coins, hard, make
 
 import margmap as mm
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
 from margmap.foundation.limits import Stopped
 from margmap.solve.methods import maxspn as search
+from problems import SORTS, check_bounds, check_optimal, coins, hard, make
 
 
 def bad_start(reduced, **_options):

@@ -4,11 +4,11 @@ import math
 
 import numpy as np
 import pytest
-from problems import SORTS, UNSTRUCTURED, hard, laminar, make
 
 import margmap as mm
 from margmap import Variable, bernoulli, circuit_of
 from margmap.demo import load_model
+from problems import SORTS, UNSTRUCTURED, hard, laminar, make
 
 
 def check_ranks(p, r, k, method):

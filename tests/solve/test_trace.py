@@ -6,9 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from enumeration import mixture
 
 import margmap as mm
+from enumeration import mixture
 from margmap.plot import read_trace, save, trace_lines
 from margmap.solve.methods.iter_solve import Iteration, Snapshot
 

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+
 from enumeration import (
     LEAF,
     PRODUCT,
@@ -17,7 +18,6 @@ from enumeration import (
     supports,
     values_of,
 )
-
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
 from margmap.foundation.limits import Limits
 from margmap.solve.edge_bounds import edge_bounds

@@ -118,7 +118,7 @@ def run(
     output: Path,
     executor: Executor,
     at_once: int,
-    on_progress: Callable[[Finished], None] = lambda _: None,
+    on_finished: Callable[[Finished], None] = lambda _: None,
 ) -> int:
     """Do what the file has no record of yet, at most ``at_once`` at a time; the number of runs done now.
 
@@ -129,7 +129,7 @@ def run(
         todo = [task for task in {task.key: task for task in tasks}.values() if task.key not in known]
         total = len(tasks)
         done = before = total - len(todo)
-        on_progress(Finished(done, total, None))
+        on_finished(Finished(done, total, None))
         waiting = iter(todo)
         under_way: dict[Future[dict[str, Any]], Task] = {}
         try:
@@ -144,7 +144,7 @@ def run(
                     record = _record_of(future, task)
                     journal.append(json.dumps(record, allow_nan=False))
                     done += 1
-                    on_progress(Finished(done, total, record))
+                    on_finished(Finished(done, total, record))
         finally:
             for future in under_way:
                 future.cancel()

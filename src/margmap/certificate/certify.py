@@ -32,8 +32,9 @@ from margmap.certificate.file import Certificate
 from margmap.certificate.intervals import MOST_LOG, UNIT, Pair, less, log_of, times
 from margmap.certificate.upper_circuit import Upper
 from margmap.certificate.verify import checked_count, checked_query, room_for, threshold_of
-from margmap.circuit import INDICATOR, PRODUCT, FloatArray, Name, Value
+from margmap.circuit import INDICATOR, PRODUCT, FloatArray, Name
 from margmap.circuit.model import as_circuit
+from margmap.circuit.observation import Observation
 from margmap.errors import LimitError, QueryError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import TOLERANCE
@@ -54,7 +55,7 @@ AT_ONCE = 1 << 12
 def certify(
     circuit: object,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Value] | None = None,
+    evidence: Mapping[Name, Observation] | None = None,
     *,
     result: Result | None = None,
     gap: float = TOLERANCE,

@@ -15,6 +15,7 @@ import numpy as np
 
 from margmap.certificate.blocks import Cover
 from margmap.circuit import Name
+from margmap.circuit.observation import Weights
 from margmap.errors import FormatError
 from margmap.io.files import place_of, read_lines, write_lines
 from margmap.io.reading import parse_json
@@ -39,8 +40,8 @@ class Certificate:
     """
 
     query: tuple[Name, ...]
-    #: The number of the value of each discrete variable, the value of each continuous one.
-    evidence: Mapping[Name, int | float]
+    #: The number of the value of each discrete variable, the value of each continuous one, or weights of all values.
+    evidence: Mapping[Name, int | float | Weights]
     #: The number of the value of each query variable.
     state: tuple[int, ...]
     log_lower: float
@@ -77,7 +78,8 @@ class Certificate:
     def _lines(self) -> Iterator[str]:
         fields = ("query", "evidence", "state", "log_lower", "log_upper", "tolerance", "tree")
         head = {"format": FORMAT, "version": VERSION, **{field: getattr(self, field) for field in fields}}
-        for key, value in (head | {"evidence": list(self.evidence.items())}).items():
+        evidence = [[name, _plain(value)] for name, value in self.evidence.items()]
+        for key, value in (head | {"evidence": evidence}).items():
             yield f"{'{' if key == 'format' else ''}{json.dumps(key)}: {json.dumps(value)},"
         yield '"covers": ['
         for at, cover in enumerate(self.covers):
@@ -85,6 +87,10 @@ class Certificate:
             rows = ",".join(f"[{row}]" for row in numbers)
             yield f"[{cover.exponent},[{rows}]]{',' if at + 1 < len(self.covers) else ''}"
         yield "]}"
+
+
+def _plain(value: int | float | Weights) -> object:
+    return {"weights": list(value.values)} if isinstance(value, Weights) else value
 
 
 def _short(number: float) -> str:
@@ -118,15 +124,21 @@ class _Reader:
             self._refuse(flaw)
         return found
 
-    def _evidence(self) -> dict[Name, int | float]:
-        found: dict[Name, int | float] = {}
+    def _evidence(self) -> dict[Name, int | float | Weights]:
+        found: dict[Name, int | float | Weights] = {}
         for pair in self._list("evidence"):
             if not isinstance(pair, list) or len(pair) != 2 or type(pair[0]) not in (int, str):
                 self._refuse('"evidence" must be a list of pairs of a variable and a value')
             if pair[0] in found:
                 self._refuse(f'"evidence" has variable {pair[0]!r} twice')
-            found[pair[0]] = pair[1]
+            found[pair[0]] = self._weights(pair[1]) if isinstance(pair[1], dict) else pair[1]
         return found
+
+    def _weights(self, given: dict[str, Any]) -> Weights:
+        numbers = given.get("weights")
+        if list(given) != ["weights"] or not isinstance(numbers, list) or not all(map(_is_weight, numbers)):
+            self._refuse('"evidence": an object must be {"weights": [...]}, with finite numbers of at least 0')
+        return Weights(tuple(map(float, numbers)))
 
     def _cover(self, where: str, cover: object) -> Cover:
         if not isinstance(cover, list) or len(cover) != 2 or not isinstance(cover[1], list):
@@ -164,7 +176,10 @@ def flaw_of(certificate: Certificate) -> str:
             return f'"{field}" has something in it that is not a whole number within range'
     numbers = {"log_lower": c.log_lower, "log_upper": c.log_upper, "tolerance": c.tolerance}
     for field, value in (*numbers.items(), *(("evidence", value) for value in c.evidence.values())):
-        if not _is_finite(value):
+        if isinstance(value, Weights):
+            if field != "evidence" or not _all(_is_weight, value.values):
+                return f'"{field}": weights must be finite numbers of at least 0'
+        elif not _is_finite(value):
             return f'"{field}" must be a finite number'
     if len(c.state) != len(c.query):
         return f'"state" has {len(c.state)} values for the {len(c.query)} variables of "query"'
@@ -197,6 +212,10 @@ def _is_whole(value: object) -> bool:
 
 def _is_finite(value: object) -> bool:
     return (_is_integer(value) or isinstance(value, float)) and abs(value) <= sys.float_info.max
+
+
+def _is_weight(value: object) -> bool:
+    return _is_finite(value) and value >= 0  # type: ignore[operator]
 
 
 def _is_integer(value: object) -> TypeGuard[int]:

@@ -7,6 +7,7 @@ circuit*: a circuit over the query variables alone that is nowhere below the giv
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -121,6 +122,14 @@ def prepare(circuit: Circuit) -> tuple[Arrays, frozenset[int]]:
     c = circuit
     arrays = Arrays(c.kind, c.start, c.child, c.log_weight, c.var, c.param_start, c.param, start, *tables)
     return arrays, frozenset(scope.tolist())
+
+
+def weighted(arrays: Arrays, weights: Mapping[int, Sequence[float]]) -> Arrays:
+    """The same with the leaves of some variables multiplied by what evidence says of each value."""
+    mantissa, exponent = arrays.mantissa.copy(), arrays.exponent.copy()
+    for column, numbers in weights.items():
+        _multiply(arrays.kind, arrays.var, arrays.table_start, mantissa, exponent, column, np.array(numbers))
+    return arrays._replace(mantissa=mantissa, exponent=exponent)
 
 
 def enclose(arrays: Arrays, codes: IntArray, reals: FloatArray) -> tuple[Pair, Pair]:
@@ -240,6 +249,31 @@ def _tables(
                 mantissa[side, start[n] + x], exponent[side, start[n] + x] = one
             mantissa[side, start[n] + values], exponent[side, start[n] + values] = total
     return mantissa, exponent
+
+
+@kernel
+def _multiply(
+    kind: KindArray,
+    var: IntArray,
+    start: LongArray,
+    mantissa: FloatArray,
+    exponent: LongArray,
+    column: int,
+    weight: FloatArray,
+) -> None:
+    """Multiply the bounds of a variable's leaves by a weight for each value, rounded away from the exact product."""
+    for n in range(kind.size):
+        if kind[n] >= GAUSSIAN or var[n] != column:
+            continue
+        for side in range(2):
+            up = side == 1
+            total = (0.0, 0)
+            for x in range(weight.size):
+                at = start[n] + x
+                one = times((mantissa[side, at], exponent[side, at]), pair_of(weight[x], 0), up)
+                mantissa[side, at], exponent[side, at] = one
+                total = plus(total, one, up)
+            mantissa[side, start[n] + weight.size], exponent[side, start[n] + weight.size] = total
 
 
 @kernel

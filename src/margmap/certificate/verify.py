@@ -26,9 +26,10 @@ from margmap.certificate.blocks import (
 )
 from margmap.certificate.file import Certificate, flaw_of
 from margmap.certificate.intervals import MOST_LOG, TINY, Pair, exp_pair, less, log_of, over
-from margmap.certificate.upper_circuit import Upper, enclose, fold, prepare
-from margmap.circuit import Circuit, FloatArray, IntArray, Name, Value
+from margmap.certificate.upper_circuit import Upper, enclose, fold, prepare, weighted
+from margmap.circuit import Circuit, FloatArray, IntArray, Name
 from margmap.circuit.model import as_circuit
+from margmap.circuit.observation import Between, Observation, Weights
 from margmap.errors import QueryError, StructureError
 from margmap.foundation.jit import kernel
 
@@ -90,7 +91,7 @@ def verify(
     certificate: Certificate,
     *,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Value] | None = None,
+    evidence: Mapping[Name, Observation] | None = None,
     tolerance: float = TOLERANCE,
     max_work: int = MOST_WORK,
 ) -> Verdict:
@@ -133,13 +134,16 @@ def verify(
 
 
 def checked_query(
-    circuit: Circuit, query: Sequence[Name], evidence: Mapping[Name, int | float], state: Sequence[int]
+    circuit: Circuit, query: Sequence[Name], evidence: Mapping[Name, int | float | Weights], state: Sequence[int]
 ) -> CheckedQuery:
     """Fold the evidence and the hidden variables in and evaluate the state; values are numbers, as a certificate's."""
-    observed = _observed(circuit, evidence)
+    given = _observed(circuit, evidence)
+    soft = {column: value.values for column, value in given.items() if isinstance(value, Weights)}
+    observed = {column: value for column, value in given.items() if not isinstance(value, Weights)}
     codes, reals = circuit.encoded(observed)
     columns = circuit.query_columns([circuit.variables[circuit.own(name)] for name in query], observed)
     arrays, scope = prepare(circuit)
+    arrays = weighted(arrays, soft)
     for column in columns:
         if circuit.variables[column].continuous or column not in scope:
             raise QueryError(f"variable {circuit.names[column]!r} cannot be queried: it is continuous or in no leaf")
@@ -172,20 +176,33 @@ def room_for(upper: Upper, numbers: int) -> int:
     return 1_000_000 + 10 * (upper.child.size + numbers)
 
 
-def _observed(circuit: Circuit, evidence: Mapping[Name, int | float]) -> dict[int, int | float]:
-    """The evidence of a certificate, by column: numbers of values, and the values of continuous variables."""
-    found: dict[int, int | float] = {}
+def _observed(circuit: Circuit, evidence: Mapping[Name, Any]) -> dict[int, Any]:
+    """The evidence of a certificate, by column: numbers of values, values of continuous variables, and weights."""
+    found: dict[int, Any] = {}
     for name, value in evidence.items():
         column = circuit.own(name)
         variable = circuit.variables[column]
         if column in found:
             raise QueryError(f"variable {variable.name!r} is observed twice")
-        found[column] = variable.real(value) if variable.continuous else variable.numbered(value)
+        if isinstance(value, Between):
+            raise QueryError(
+                f"variable {variable.name!r}: a certificate does not cover evidence that is an interval, only single "
+                "values, sets and likelihoods"
+            )
+        if isinstance(value, Weights):
+            if variable.cardinality != len(value.values):
+                raise QueryError(f"variable {variable.name!r} has {len(value.values)} weights, not one for each value")
+            found[column] = value
+        else:
+            found[column] = variable.real(value) if variable.continuous else variable.numbered(value)
     return found
 
 
 def _check_question(
-    circuit: Circuit, certificate: Certificate, query: Sequence[Name] | None, evidence: Mapping[Name, Value] | None
+    circuit: Circuit,
+    certificate: Certificate,
+    query: Sequence[Name] | None,
+    evidence: Mapping[Name, Observation] | None,
 ) -> None:
     if query is not None and set(circuit.query_columns(query, ())) != set(map(circuit.own, certificate.query)):
         raise Refused("the certificate is about another query")

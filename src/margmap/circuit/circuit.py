@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -12,13 +12,28 @@ from numpy.typing import ArrayLike, NDArray
 from margmap.circuit.arrays import FloatArray, IntArray, KindArray, LongArray
 from margmap.circuit.evidence import shortened
 from margmap.circuit.leaves import KIND_NAMES, PRODUCT, SUM, leaf_flaws
-from margmap.circuit.variable import Name, Named, Variable, first_repeat, listed
+from margmap.circuit.variable import Name, Named, Variable, first_repeat, listed, single
 from margmap.errors import QueryError, StructureError
+from margmap.foundation.html import facts, section
 from margmap.foundation.jit import kernel
 
 if TYPE_CHECKING:
     from margmap.circuit.properties import Properties
     from margmap.circuit.scopes import Scopes
+
+
+class Memory(Protocol):
+    """What a circuit in a session remembers: steps of a question that are done again only where something changed."""
+
+    def reduce(self, columns: Sequence[int], codes: IntArray, reals: FloatArray, run: Any) -> Any:
+        """The reduced circuit, see :mod:`margmap.solve.reduce`; None if none is kept for such a query."""
+
+    def value_pair(self, codes: IntArray, reals: FloatArray) -> tuple[float, float]:
+        """The value of the circuit under a row, as a pair."""
+
+    def values(self, codes: IntArray, reals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The relative values of all nodes under a row, as pairs, in arrays of their own."""
+
 
 S = TypeVar("S", bound=np.generic)
 T = TypeVar("T")
@@ -32,6 +47,9 @@ class Circuit(Named):
     parameters ``param[param_start[i]:param_start[i + 1]]``. The last node is the root. Use :func:`assemble` or the
     expressions of :mod:`margmap.circuit.formula` to make one.
     """
+
+    #: What a :class:`margmap.Session` keeps of the questions before; None for a circuit that is not in one.
+    memory: Memory | None = None
 
     def __init__(
         self,
@@ -61,6 +79,14 @@ class Circuit(Named):
 
     def __repr__(self) -> str:
         return f"Circuit({len(self.variables)} variables, {self.num_nodes} nodes, {self.num_edges} edges)"
+
+    def _repr_html_(self) -> str:
+        from margmap.circuit.listing import Variables
+
+        count = np.bincount(self.kind, minlength=len(KIND_NAMES)).tolist()
+        leaves = ", ".join(f"{count[kind]} {KIND_NAMES[kind]}" for kind in range(PRODUCT) if count[kind])
+        sizes = {"nodes": self.num_nodes, "edges": self.num_edges, "sums": count[SUM], "products": count[PRODUCT]}
+        return section(facts("Circuit", {**sizes, "leaves": leaves}), Variables(self.variables)._repr_html_())
 
     @property
     def num_nodes(self) -> int:
@@ -137,7 +163,11 @@ class Circuit(Named):
         return codes, reals
 
     def asked(self, query: Iterable[Name | Variable] | None, observed: Mapping[int, object]) -> list[int]:
-        """The columns of the query variables, refusing what cannot be asked; None asks for all that is not observed."""
+        """The columns of the query variables, refusing what cannot be asked; None asks for all that is not observed.
+
+        A variable with weights only, a set of values or a likelihood, can be asked for.
+        """
+        observed = single(observed)
         if query is None:
             columns = sorted(self.mentioned - observed.keys())
             continuous = [self.variables[i].name for i in columns if self.variables[i].continuous]

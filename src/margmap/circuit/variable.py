@@ -11,8 +11,10 @@ import numpy as np
 
 from margmap.circuit.encoding import Encoding
 from margmap.circuit.evidence import cell_of, is_observed, names_of, pairs_of, plain, shortened
+from margmap.circuit.observation import Between, Weights, Written, is_written, read_written, soft_evidence, written_cell
 from margmap.errors import QueryError, StructureError
 from margmap.foundation.numerals import number_of, real_of
+from margmap.foundation.wording import did_you_mean
 
 if TYPE_CHECKING:
     from margmap.circuit.formula import Expression
@@ -121,7 +123,8 @@ class Variable:
             raise QueryError(f"variable {self.name!r}: {shortened(value)} can mean {both}: give its name as text")
         if not found:
             known = f"its states are {listed(self.states, 40)}" if self.states else "it has no state names"
-            raise QueryError(f"variable {self.name!r} has no state {shortened(plain(value))}: {known}")
+            near = did_you_mean(plain(value), self.states)
+            raise QueryError(f"variable {self.name!r} has no state {shortened(plain(value))}: {near}{known}")
         return found[0]
 
     def _in_bin(self, number: float | None, value: Any) -> tuple[int, ...]:
@@ -134,10 +137,16 @@ class Variable:
             raise QueryError(f"variable {self.name!r}: {shortened(value)} is not finite, and falls in no bin")
         return (self.bins.bin_of(number),)
 
-    def value(self, given: Any) -> int | float | None:
-        """What evidence says about this variable: a code, or a real number; None if nothing."""
+    def value(self, given: Any) -> int | float | Weights | Between | None:
+        """What evidence says about this variable: a code, a real number, weights or an interval; None if nothing."""
+        if isinstance(given, Written):
+            given = read_written(self, given)
         if not is_observed(self, given):
             return None
+        if type(given) not in (int, float, str):
+            soft = soft_evidence(self, given)
+            if soft is not None:
+                return soft
         return self.real(given) if self.continuous else self.code(given)
 
     def called(self, value: float) -> tuple[int, ...]:
@@ -226,7 +235,8 @@ class Named:
                 texts.add(str(int(key)))
             found = sorted(column for text in texts for column in self._by_text.get(text, ()))
         if not found:
-            raise QueryError(f"unknown variable {shortened(name)}: the {self._what} has {listed(self.names)}")
+            near = did_you_mean(name.name if isinstance(name, Variable) else name, self.names)
+            raise QueryError(f"unknown variable {shortened(name)}: {near}the {self._what} has {listed(self.names)}")
         if len(found) > 1:
             both = " or ".join(f"the variable {self.names[column]!r}" for column in found)
             raise QueryError(
@@ -255,8 +265,10 @@ class Named:
     def observed(self, evidence: Any, *, table: bool = False) -> dict[int, Any]:
         """What evidence says, in any form that :mod:`margmap.circuit.evidence` knows, by the columns of its variables.
 
-        A discrete variable has the number of its value, a continuous one its value. All evidence goes through here.
-        ``table`` says that it is a row of a table, where -1 and some texts mean that nothing is observed.
+        A discrete variable has the number of its value, a continuous one its value; evidence that is not a single value
+        is :class:`~margmap.circuit.observation.Weights` or :class:`~margmap.circuit.observation.Between`. All evidence
+        goes through here. ``table`` says that it is a row of a table, where -1 and some texts mean that nothing is
+        observed, and a text can be written evidence such as ``young|old``.
         """
         found: dict[int, Any] = {}
         seen: set[int] = set()
@@ -267,15 +279,32 @@ class Named:
             if column in seen:
                 raise QueryError(f"variable {variable.name!r} is observed twice, under its name and the name as text")
             seen.add(column)
-            value = variable.value(cell_of(variable, given) if table or cells else given)
+            value = variable.value(_cell(variable, given) if table or cells else given)
             if value is not None:
                 found[column] = value
         return found
 
-    def labelled(self, observed: Mapping[int, int | float]) -> dict[Any, Value]:
+    def labelled(self, observed: Mapping[int, Any]) -> dict[Any, Any]:
         """What :meth:`observed` found, as evidence that means the same in every model with these variables."""
         variables = {self.variables[column]: value for column, value in observed.items()}
-        return {v: value if v.continuous else v.label(int(value)) for v, value in variables.items()}
+        soft = Weights | Between
+        return {
+            v: value if v.continuous or isinstance(value, soft) else v.label(int(value))
+            for v, value in variables.items()
+        }
+
+
+def _cell(variable: Variable, cell: Any) -> Any:
+    """What a cell of a table says, written evidence included; the name of a state is that state."""
+    found = cell_of(variable, cell)
+    if isinstance(found, str) and is_written(found) and found not in variable.states:
+        return written_cell(found.strip())
+    return found
+
+
+def single(observed: Mapping[int, Any]) -> dict[int, Any]:
+    """Without the variables whose values are still open, because there are only weights for them."""
+    return {column: value for column, value in observed.items() if not isinstance(value, Weights)}
 
 
 @lru_cache(maxsize=4096)

@@ -6,8 +6,10 @@ Whatever needs numpy or numba is imported inside the commands, so that ``--help`
 from __future__ import annotations
 
 import io
+import platform
 import sys
-from importlib import import_module
+from contextlib import suppress
+from importlib import import_module, metadata
 from typing import Annotated
 
 import typer
@@ -19,8 +21,27 @@ from margmap.foundation.interrupts import finish, take_over
 __all__ = ["app", "main"]
 
 # The commands in the order of --help; each is the function of this name in the file of this name.
-_COMMANDS = ["info", "convert", "marginal", "likelihood", "sample", "solve", "verify", "approximate", "plot"]
-_COMMANDS += ["learn", "impute", "score", "datasets", "demo"]
+_COMMANDS = [
+    "info",
+    "convert",
+    "marginal",
+    "likelihood",
+    "sample",
+    "solve",
+    "sensitivity",
+    "verify",
+    "approximate",
+    "plot",
+    "draw",
+    "learn",
+    "impute",
+    "score",
+    "datasets",
+    "demo",
+    "explore",
+]
+# What the extras bring, for --version.
+_OPTIONAL = ["matplotlib", "scikit-learn", "pandas", "pgmpy", "pytoulbar2", "distributed", "starlette"]
 
 app = typer.Typer(
     name="margmap",
@@ -52,13 +73,25 @@ def _show_version(wanted: bool) -> None:
         from margmap import __version__
 
         print(f"margmap {__version__}")
+        parts = ", ".join(f"{name} {found}" for name, found in _installed().items())
+        print(f"Python {platform.python_version()} on {platform.system()}, with {parts}")
         raise typer.Exit
+
+
+def _installed() -> dict[str, str]:
+    """The installed versions of what margmap uses, none of which is imported."""
+    found = {}
+    for name in ("numpy", "numba", "rich", "typer", *_OPTIONAL):
+        with suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
 
 
 @app.callback()
 def _options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version and exit.")
+        bool,
+        typer.Option("--version", callback=_show_version, is_eager=True, help="Print all versions and exit."),
     ] = False,
 ) -> None:
     pass

@@ -64,4 +64,4 @@ def _compile(source: Path, format: str | None, max_edges: int | None) -> Circuit
             part = done / max(total, 1)
             show(f"Compiling the network [{filled_bar(part, 30, '= ')}] {100 * part:.0f} %")
 
-        return compile(load_network(source, format), max_edges=max_edges, on_progress=tell)
+        return compile(load_network(source, format), max_edges=max_edges, on_table=tell)

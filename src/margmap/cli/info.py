@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
 from margmap.cli.inputs import load_model
-from margmap.cli.options import Format, Json, Model
+from margmap.cli.options import Format, Json, Model, flag
 from margmap.cli.output import print_json, print_table, printable, spinner
 
 if TYPE_CHECKING:
@@ -13,11 +14,19 @@ if TYPE_CHECKING:
     from margmap.network.network import Network
 
 
-def info(model: Model, format: Format = None, json: Json = False) -> None:
+def info(
+    model: Model,
+    variables: Annotated[bool, flag("--variables", "List the variables instead: names, kinds, states.")] = False,
+    format: Format = None,
+    json: Json = False,
+) -> None:
     """Show the size of a circuit and its structural properties; of a network, what compiling it would take."""
     loaded = load_model(model, format)
     from margmap.circuit import Circuit
 
+    if variables:
+        _list_variables(loaded, model, json)
+        return
     facts = _of_circuit(loaded) if isinstance(loaded, Circuit) else _of_network(loaded)
     if json:
         print_json({"model": str(model), **facts})
@@ -26,6 +35,19 @@ def info(model: Model, format: Format = None, json: Json = False) -> None:
     print_table(("", ""), [row for name, value in facts.items() for row in _rows(name, value)])
     for reason in reasons:
         print(printable(reason))
+
+
+def _list_variables(loaded: Circuit | Network, path: Path, json: bool) -> None:
+    from margmap.circuit.listing import kind_of, rows_of
+
+    if json:
+        listed = [
+            {"name": v.name, "kind": kind_of(v), "values": v.cardinality, "states": list(v.states)}
+            for v in loaded.variables
+        ]
+        print_json({"model": str(path), "variables": listed})
+    else:
+        print_table(("variable", "kind", "values", "states"), rows_of(loaded.variables), most=None)
 
 
 def _rows(name: str, value: Any) -> list[tuple[str, object]]:

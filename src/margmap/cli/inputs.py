@@ -15,7 +15,7 @@ from margmap.foundation.numerals import real_of, whole_of
 from margmap.solve.methods import METHODS
 
 if TYPE_CHECKING:
-    from margmap.circuit import Circuit, Name, Value
+    from margmap.circuit import Circuit, Name
     from margmap.network.network import Network
 
 # How the values of options are read: the type that a signature names, what reads it, and what it is for people.
@@ -60,7 +60,7 @@ def require_circuit(path: Path, format: str | None) -> None:
 
 def question(
     query: list[str] | None, evidence: list[str] | None, instance: Path | None, index: int | None
-) -> tuple[list[Name] | None, dict[Name, Value]]:
+) -> tuple[list[Name] | None, dict[Name, Any]]:
     """Query (None: all that is not observed) and evidence, from the options or from a file."""
     if instance is not None and (query or evidence):
         raise typer.BadParameter("give either --instance or --query and --evidence, not both")
@@ -76,24 +76,23 @@ def parse_names(option: str, texts: Sequence[str] | None) -> list[Name] | None:
     return [_name(option, text, part) for text in texts for part in text.split(",")] if texts else None
 
 
-def parse_evidence(option: str, texts: Sequence[str] | None) -> dict[Name, Value]:
-    """Values from ``--evidence 1=0,4=1``."""
-    pairs: list[tuple[Name, Value]] = []
+def parse_evidence(option: str, texts: Sequence[str] | None) -> dict[Name, Any]:
+    """Evidence from ``--evidence 1=0,4=1``, ``age=young|old``, ``age!=old``, ``test=pos:0.7|neg:0.3``, ``x>=3``."""
+    from margmap.circuit.observation import read_pair, split
+
+    pairs: list[tuple[Name, Any]] = []
     for text in texts or ():
-        for part in _parts(text):
-            name, equals, value = part.partition("=")
-            if not equals or not value.strip() or "=" in value:
+        for piece in split(_BIN.sub(lambda bin: bin[0].replace(",", "\0"), text), ","):
+            part = piece.replace("\0", ",")  # the comma in the name of a bin such as [18, 25) divides nothing
+            found = read_pair(part)
+            if found is None:
                 raise QueryError(
-                    f"{option} {text!r}: {part.strip()!r} is not of the form variable=value; write 1=0,4=1, "
-                    "or use --instance where a name has '=' or ',' in it"
+                    f"{option} {text!r}: {part.strip()!r} is not of the form variable=value; write 1=0,4=1, age!=old, "
+                    "x>=3, age=young|old or test=pos:0.7|neg:0.3, with quotes around a name that has '=' or ',' in it, "
+                    "or use --instance"
                 )
-            pairs.append((_name(option, text, name), value))
+            pairs.append((_name(option, text, found[0]), found[1]))
     return _distinct(pairs, option)
-
-
-def _parts(text: str) -> list[str]:
-    """The parts of a text between commas, but for the comma in the name of a bin such as ``[18, 25)``."""
-    return [part.replace("\0", ",") for part in _BIN.sub(lambda bin: bin[0].replace(",", "\0"), text).split(",")]
 
 
 def parse_bytes(option: str, text: str | None) -> int | None:
@@ -122,8 +121,9 @@ def parse_options(texts: Sequence[str], method: str) -> dict[str, Any]:
     return _distinct(pairs, "--option")
 
 
-def read_instance(path: Path, index: int | None) -> tuple[list[Name] | None, dict[Name, Value]]:
+def read_instance(path: Path, index: int | None) -> tuple[list[Name] | None, dict[Name, Any]]:
     """The query (None: everything not observed) and the evidence of an instance file."""
+    from margmap.circuit.observation import from_json
     from margmap.io.files import read_lines
     from margmap.io.reading import parse_json
 
@@ -133,9 +133,15 @@ def read_instance(path: Path, index: int | None) -> tuple[list[Name] | None, dic
     query, evidence = instance.get("query"), instance.get("evidence", {})
     if query is not None and not (isinstance(query, list) and all(type(name) in (int, str) for name in query)):
         raise FormatError('"query" must be a list of variables', path=path)
-    if not isinstance(evidence, dict) or any(isinstance(x, list | dict) for x in evidence.values()):
+    if not isinstance(evidence, dict):
         raise FormatError('"evidence" must be an object from variables to numbers or state names', path=path)
-    return query, dict(evidence.items())
+    found: dict[Name, Any] = {}
+    for name, value in evidence.items():
+        try:
+            found[name] = from_json(value)
+        except QueryError as error:
+            raise FormatError(f'"evidence", variable {name!r}: {error}', path=path) from None
+    return query, found
 
 
 def _choose(data: Any, index: int | None, path: Path) -> Any:

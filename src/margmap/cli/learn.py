@@ -24,7 +24,7 @@ from margmap.foundation.wording import listed
 
 if TYPE_CHECKING:
     from margmap.circuit import Circuit
-    from margmap.learn import Progress
+    from margmap.learn import Growth
     from margmap.learn.table import Table
 
 _DATA = "A table: .csv (header or not), .csv.gz or .parquet; or the name of a dataset."
@@ -112,7 +112,7 @@ def learn(
         raise typer.Exit(STOPPED)
 
 
-def progress(now: Progress, part: float | None) -> str:
+def progress(now: Growth, part: float | None) -> str:
     """One line: how far it is and how long it takes, if there is a limit to tell by, then likelihoods and size."""
     bar = "" if part is None else filled_bar(part, 20, "#.") + " "
     size = f", {now.edges} edges" if now.edges else ""
@@ -246,7 +246,7 @@ def _run(name: str, train: Table, valid: Table | None, options: dict[str, Any]) 
             parts = (reached.get(each, told.iteration) / most for each, most in limits.items())
             show(progress(told, max(parts, default=None)))
 
-        listener = {"on_progress" if "on_progress" in known else "on_iteration": tell}
+        listener = {next(each for each in ("on_progress", "on_growth", "on_iteration") if each in known): tell}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NoSplitWarning)
             found = function(train, valid, **options, **listener)
@@ -260,11 +260,11 @@ def _run(name: str, train: Table, valid: Table | None, options: dict[str, Any]) 
     return Outcome(found.circuit, found.reason, last.iteration, best.iteration, best.train, best.valid, last.seconds)
 
 
-def _told(now: Any, seconds: float) -> Progress:
+def _told(now: Any, seconds: float) -> Growth:
     """What a learner told of its progress, also one that does not know its size and its time."""
-    from margmap.learn import Progress
+    from margmap.learn import Growth
 
-    return Progress(now.iteration, now.train, now.valid, getattr(now, "edges", 0), getattr(now, "seconds", seconds))
+    return Growth(now.iteration, now.train, now.valid, getattr(now, "edges", 0), getattr(now, "seconds", seconds))
 
 
 def _after(first: Outcome, then: Outcome) -> Outcome:

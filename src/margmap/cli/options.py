@@ -31,7 +31,7 @@ _MODEL = "A circuit (.psdd .jpc .spn .ac .json .nnf .sdd) or a network (.bif .ua
 _INSTANCE = """JSON with "query" (a list) and "evidence" (an object), in place of the two options; \
 the way to write names that contain '=' or ','."""
 _DATA = "The folder of the datasets, or set MARGMAP_DATA."
-_EVIDENCE = "Observed values, such as 1=0,4=1 or season=winter."
+_EVIDENCE = "Observed values: 1=0,4=1, age=young|old, age!=old, test=pos:0.7|neg:0.3, x>=3, x=18..25."
 _QUERY = "Variables to find the best state of. Without: MPE."
 
 Model = Annotated[Path, argument("MODEL", _MODEL)]

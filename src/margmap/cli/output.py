@@ -34,8 +34,8 @@ def json_text(data: Mapping[str, Any]) -> str:
     return json.dumps(_finite(data), allow_nan=False)
 
 
-def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table without frames, cut after MOST_ROWS rows."""
+def print_table(header: Sequence[str], rows: Sequence[Sequence[object]], most: int | None = MOST_ROWS) -> None:
+    """A table without frames, cut after ``most`` rows."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -43,11 +43,11 @@ def print_table(header: Sequence[str], rows: Sequence[Sequence[object]]) -> None
     table = Table(box=None, padding=(0, 3, 0, 0), show_header=any(header), header_style="bold")
     for title in header:
         table.add_column(title, overflow="fold")
-    for row in rows[:MOST_ROWS]:
+    for row in rows[:most]:
         table.add_row(*(Text(printable(str(cell))) for cell in row))
     Console(highlight=False).print(table)
-    if len(rows) > MOST_ROWS:
-        print(f"... and {len(rows) - MOST_ROWS} more (use --json)")
+    if most is not None and len(rows) > most:
+        print(f"... and {len(rows) - most} more (use --json)")
 
 
 def print_state(state: Mapping[Any, Any], log_prob: float, log_conditional: float) -> None:
@@ -85,13 +85,14 @@ def telling(*categories: type[Warning]) -> Iterator[None]:
 
 
 @contextmanager
-def spinner(text: str) -> Iterator[Callable[[str], None]]:
+def spinner(text: str) -> Iterator[Callable[..., None]]:
     """Show on a terminal's stderr what is being done, or that kernels are being compiled; elsewhere nothing.
 
-    The function it gives replaces the text. Nothing may be printed inside the block: rich would send it to stderr.
+    The function it gives replaces the text by other lines. Nothing may be printed inside the block: rich would
+    send it to stderr.
     """
     if not sys.stderr.isatty():
-        yield lambda _text: None
+        yield lambda *_lines: None
         return
     from rich.console import Console
     from rich.text import Text
@@ -99,14 +100,14 @@ def spinner(text: str) -> Iterator[Callable[[str], None]]:
     with Console(stderr=True).status(Text(printable(text)), spinner="line") as status:
         from margmap.foundation.jit import on_compile  # numba, the slow import: the spinner turns already
 
-        shown = text
+        shown: tuple[str, ...] = (text,)
 
-        def show(new: str) -> None:
+        def show(*lines: str) -> None:
             nonlocal shown
-            shown = new
-            status.update(Text(printable(new)))
+            shown = lines
+            status.update(Text("\n".join(map(printable, lines))))
 
-        with on_compile(lambda: status.update(Text(COMPILING)), lambda: show(shown)):
+        with on_compile(lambda: status.update(Text(COMPILING)), lambda: show(*shown)):
             yield show
 
 

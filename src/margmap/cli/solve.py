@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -15,7 +16,7 @@ import typer
 from margmap.cli.base import STOPPED, interrupted
 from margmap.cli.inputs import given, is_network, parse_bytes, parse_options, question, require_circuit
 from margmap.cli.options import Dask, Evidence, Format, Index, Instance, Json, MaxEdges, Model, Query, flag, option
-from margmap.cli.output import complain, print_json, print_state, print_table, printable, report, spinner
+from margmap.cli.output import complain, filled_bar, print_json, print_state, print_table, printable, report, spinner
 from margmap.errors import LimitError, MargmapError, QueryError
 from margmap.foundation.wording import counted, listed
 from margmap.solve.methods import AUTO, METHODS
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from margmap.cli.batch import Summary
     from margmap.foundation.progress import Progress
     from margmap.network.network import Network
-    from margmap.solve.methods.iter_solve import Iteration
     from margmap.solve.result import Result
 
 _BATCH = "Answer each row of evidence: a header of variables or a column for each; empty, nan or -1: missing."
@@ -215,9 +215,8 @@ def _solve_one(
 
         if model is None:
             return without_state("time_limit", asked[2], 0.0)
-        if asked[2] in _ITERATIVE:
-            options["on_iteration"] = lambda row: show(_progress(row))
-        options["on_progress"] = lambda now: show(_bounds(now))
+        live = _Live(shutil.get_terminal_size().columns)
+        options["on_progress"] = lambda now: show(*live.lines(now))
         if dask is not None:
             from margmap.distribute.executors import open_executor
 
@@ -230,19 +229,24 @@ def _solve_one(
     return result
 
 
-def _progress(row: Iteration) -> str:
-    """One iteration of a solver in one line."""
-    now = row.split
-    bounds = f"{now.lower:.6g} <= log p <= {now.upper:.6g}, gap {max(0.0, now.upper - now.lower):.3g}"
-    return f"Solving ... iteration {row.iteration}: {bounds}, {now.edges} edges"
+class _Live:
+    """What a terminal shows of a question that takes long: both bounds closing, the time, and the best state so far."""
 
+    def __init__(self, width: int) -> None:
+        self.width, self.first_gap = width, math.nan
 
-def _bounds(now: Progress) -> str:
-    """The bounds of a search over a network in one line."""
-    if now.log_lower == -math.inf:
-        return f"Solving ... {now.doing}: log p <= {now.log_upper:.6g}, no state yet"
-    gap = f"gap {max(0.0, now.log_upper - now.log_lower):.3g}"
-    return f"Solving ... {now.doing}: {now.log_lower:.6g} <= log p <= {now.log_upper:.6g}, {gap}"
+    def lines(self, now: Progress) -> list[str]:
+        """Three lines that fit the terminal."""
+        from margmap.foundation.notebook import bounds_text, closed_part
+
+        if math.isnan(self.first_gap) and math.isfinite(now.gap):
+            self.first_gap = now.gap
+        part = closed_part(now, self.first_gap)
+        best = "no state yet" if now.state is None else f"best so far: {listed(now.state, 40)}"
+        closing = f"[{filled_bar(part, 20, '=.')}] {bounds_text(now)}"
+        lines = [f"Solving ... {now.seconds:.1f} s, {now.doing}", f"  {closing}", f"  {best}"]
+        room = max(20, self.width - 4)
+        return [line if len(line) <= room else f"{line[: room - 3]}..." for line in lines]
 
 
 def _certify(
@@ -294,7 +298,7 @@ def _print_details(result: Result) -> None:
     if "why" in result.details:
         print(f"chose {result.method}: {result.details['why']}", file=sys.stderr)
     for key, value in result.details.items():
-        if key not in ("trace", "why"):
+        if key not in ("trace", "why", "bounds"):
             print(f"{key}: {printable(str(value))}", file=sys.stderr)
 
 

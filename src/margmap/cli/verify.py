@@ -17,7 +17,8 @@ from margmap.foundation.wording import listed
 if TYPE_CHECKING:
     from margmap.certificate.file import Certificate
     from margmap.certificate.verify import Verdict
-    from margmap.circuit import Circuit
+    from margmap.circuit import Circuit, Variable
+    from margmap.circuit.observation import Weights
 
 _QUERY = "Refuse a certificate about other variables."
 _TOLERANCE = "The gap up to which the state counts as optimal; 1e-9 if not given."
@@ -56,10 +57,20 @@ def verify(
         raise typer.Exit(STOPPED if verdict.accepted else BAD_INPUT)
 
 
+def _weights(variable: Variable, given: Weights) -> str:
+    """A set of values, or a likelihood, as the command line takes it."""
+    labels = [str(variable.label(x)) for x in range(len(given.values))]
+    if set(given.values) <= {0.0, 1.0}:
+        return "|".join(label for label, weight in zip(labels, given.values, strict=True) if weight)
+    return "|".join(f"{label}:{weight!r}" for label, weight in zip(labels, given.values, strict=True))
+
+
 def _proven(verdict: Verdict, circuit: Circuit, claim: Certificate, seconds: float) -> list[str]:
     """What an accepted certificate proves, for people."""
-    seen = {circuit.variables[circuit.own(name)]: value for name, value in claim.evidence.items()}
-    evidence = {v.name: value if v.continuous else v.label(int(value)) for v, value in seen.items()}
+    from margmap.circuit.observation import Weights
+
+    seen = circuit.labelled({circuit.own(name): value for name, value in claim.evidence.items()})
+    evidence = {v.name: _weights(v, value) if isinstance(value, Weights) else value for v, value in seen.items()}
     what = f"optimal within {verdict.tolerance:g} nats"
     if not verdict.optimal:
         what = f"not proven to be the best: more than {verdict.tolerance:g} nats are left (--tolerance allows more)"

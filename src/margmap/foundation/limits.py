@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from margmap.foundation.interrupts import abandon, leave_if_allowed
 from margmap.foundation.jit import on_compile
 from margmap.foundation.memory import physical_memory, resident
+from margmap.foundation.progress import Teller
 
 LongArray: TypeAlias = NDArray[np.int64]
+IntArray: TypeAlias = NDArray[np.int32]
 Status: TypeAlias = Literal["optimal", "time_limit", "memory_limit", "precision_limit", "interrupted"]
 
 #: Bounds closer than this (in nats, so about relatively in probability) count as equal.
@@ -79,6 +81,8 @@ class Limits:
         self._most_resident = None if memory_limit is None else resident() + memory_limit
         self._resident, self._resident_at = 0, -np.inf
         self.interrupted = self._insisted = False
+        #: Who is told of the best state and the bounds, if anybody listens.
+        self.teller: Teller | None = None
         #: Seconds spent compiling kernels so far; they are not counted against the time limit.
         self.compiling = 0.0
         self._compiling_since: float | None = None
@@ -89,12 +93,32 @@ class Limits:
 
     def check(self) -> None:
         """Raise :class:`Stopped` if it is time to stop; solvers call it every few milliseconds of work."""
+        if self.teller is not None:
+            self.teller.beat()
+            self._heed()
         if self.interrupted:
             raise Stopped("interrupted")
         if self._compiling_since is None and self.clock() >= self.deadline:
             raise Stopped("time_limit")
         if self.memory_left() < 0:
             raise Stopped("memory_limit")
+
+    def tell(
+        self, doing: str, state: IntArray | None = None, log_lower: float = -np.inf, log_upper: float = np.inf
+    ) -> None:
+        """What a solver of the reduced circuit is doing and has found: a state's log value, a bound on all states.
+
+        Raises :class:`Stopped` if whoever is told of it wants no more.
+        """
+        if self.teller is not None:
+            self.teller.hear(doing, state, log_lower, log_upper)
+            self._heed()
+
+    def _heed(self) -> None:
+        """What ``on_progress`` raises stops the call like Ctrl-C."""
+        if self.teller is not None and self.teller.raised is not None:
+            self.interrupted = True
+            raise Stopped("interrupted")
 
     @property
     def holds_memory(self) -> bool:
@@ -140,17 +164,29 @@ class Limits:
         """Whether the time limit has been passed by so much."""
         return self.clock() >= self.deadline + seconds
 
-    def until(self, deadline: float) -> Limits:
-        """The same limits with an earlier deadline; Ctrl-C reaches both."""
-        return _Earlier(self, min(deadline, self.deadline))
+    def until(self, deadline: float, *, silent: bool = False) -> Limits:
+        """The same limits with an earlier deadline; Ctrl-C reaches both.
 
-    def run(self, work: Callable[[LongArray], T], edges: int = QUICK_EDGES, room: int = 0, *, wait: bool = True) -> T:
+        ``silent`` is for work on a part of the circuit, whose states and bounds are not those of the whole.
+        """
+        return _Earlier(self, min(deadline, self.deadline), silent)
+
+    def run(
+        self,
+        work: Callable[[LongArray], T],
+        edges: int = QUICK_EDGES,
+        room: int = 0,
+        *,
+        wait: bool = True,
+        look: Callable[[], None] = lambda: None,
+    ) -> T:
         """Run compiled work in a thread; set the first of the two flags it is given when it is time to stop.
 
         The second is how much work it may do: no end. Compiled code lets go of Python's lock, so that this thread can
         watch the clock and Ctrl-C meanwhile. What the work returns when it is stopped is never seen: this raises
         :class:`Stopped`, also if it would need more ``room`` in bytes than is left. Work over few ``edges`` is done at
-        once. With ``wait=False``, for work that is slow to look at its flag, its end is not waited for.
+        once. With ``wait=False``, for work that is slow to look at its flag, its end is not waited for. ``look`` is
+        called meanwhile, every so often.
         """
         self.allow(room)
         if edges < QUICK_EDGES:
@@ -165,6 +201,7 @@ class Limits:
                 try:
                     return future.result(timeout=WATCH_SECONDS)
                 except FutureTimeout:
+                    look()
                     self.check()
         finally:
             stop[0] = 1
@@ -230,8 +267,9 @@ def _keep_result(future: Future[T], work: Callable[[LongArray], T], stop: LongAr
 
 
 class _Earlier(Limits):
-    def __init__(self, limits: Limits, deadline: float) -> None:
+    def __init__(self, limits: Limits, deadline: float, silent: bool) -> None:
         super().__init__(None, limits.gap)
+        self.teller = None if silent else limits.teller
         self.begun, self.deadline, self.memory, self._outer = limits.begun, deadline, limits.memory, limits
 
     def clock(self) -> float:
@@ -243,8 +281,11 @@ class _Earlier(Limits):
     def allow(self, room: int) -> None:
         self._outer.allow(room)
 
+    def _heed(self) -> None:
+        self._outer._heed()
+
     def check(self) -> None:
-        self._outer.check()
+        self._outer.check()  # which the teller of both is heard by
         if self._outer._compiling_since is None and self.clock() >= self.deadline:
             raise Stopped("time_limit")
 

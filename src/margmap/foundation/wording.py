@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import SequenceMatcher
+from itertools import islice
 from typing import Any
 
 
@@ -11,6 +13,27 @@ def listed(values: Mapping[Any, Any], most: int = 12, of: str = "variables") -> 
     """Values as ``a=1, b=0``; if there are more than ``most``, only the first, and how many there are."""
     shown = ", ".join(f"{name}={value}" for name, value in list(values.items())[:most])
     return shown + (f", ... ({len(values)} {of})" if len(values) > most else "")
+
+
+#: Names that are compared with a misspelt one, and how alike, from 0 to 1, two must be for one to be suggested.
+MOST_NAMES, ALIKE = 20_000, 0.7
+
+
+def did_you_mean(given: object, known: Iterable[object]) -> str:
+    """``did you mean 'HYPOVOLEMIA'? `` if one of the names is much like the one given; otherwise nothing.
+
+    For messages about names that are not known. Upper and lower case count as alike.
+    """
+    wrong = str(given).strip().casefold()
+    best, most = None, ALIKE
+    matcher = SequenceMatcher(autojunk=False)
+    matcher.set_seq2(wrong[:100])
+    for name in islice(known, MOST_NAMES):
+        right = str(name).casefold()[:100]
+        matcher.set_seq1(right)
+        if wrong and matcher.real_quick_ratio() > most and matcher.quick_ratio() > most and matcher.ratio() > most:
+            best, most = name, matcher.ratio()
+    return "" if best is None else f"did you mean {best!r}? "
 
 
 def probability_text(log_prob: float, log_conditional: float) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+from numpy.typing import NDArray
 
 from margmap.circuit import GAUSSIAN, PRODUCT, SUM, FloatArray, IntArray
 from margmap.foundation.jit import kernel
@@ -55,7 +56,34 @@ def leaf_value(s: Scaled, n: int, codes: IntArray, reals: FloatArray) -> tuple[f
 @kernel
 def forward(s: Scaled, codes: IntArray, reals: FloatArray, value: FloatArray, exponent: FloatArray) -> None:
     """The relative value of every node under one row, as pairs; the exponent of a zero is 0."""
-    for n in range(s.kind.size):
+    forward_nodes(s, None, codes, reals, value, exponent, None)
+
+
+@kernel
+def forward_nodes(
+    s: Scaled,
+    nodes: IntArray | None,
+    codes: IntArray,
+    reals: FloatArray,
+    value: FloatArray,
+    exponent: FloatArray,
+    changed: NDArray[np.bool_] | None,
+) -> None:
+    """The same for some nodes, children first, from the values of their children; None stands for all nodes.
+
+    Of some nodes, the leaves and what has a child with the flag ``changed`` are computed again; afterwards a node's own
+    flag says whether its value is another one than before.
+    """
+    for i in range(s.kind.size if nodes is None else nodes.size):
+        n = i
+        if nodes is not None and changed is not None:
+            n = nodes[i]
+            again = s.kind[n] < PRODUCT
+            for e in range(s.start[n], s.start[n + 1]):
+                again |= changed[s.child[e]]
+            if not again:
+                continue
+            before, before_power = value[n], exponent[n]
         if s.kind[n] == PRODUCT:
             v, power = 1.0, 0.0
             for e in range(s.start[n], s.start[n + 1]):
@@ -86,6 +114,8 @@ def forward(s: Scaled, codes: IntArray, reals: FloatArray, value: FloatArray, ex
             value[n], exponent[n] = v, power
         else:
             value[n], exponent[n] = leaf_value(s, n, codes, reals)
+        if nodes is not None and changed is not None:
+            changed[n] = value[n] != before or exponent[n] != before_power
 
 
 @kernel

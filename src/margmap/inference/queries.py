@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, overload
+from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,23 +18,28 @@ from margmap.circuit import (
     LongArray,
     Name,
     Named,
-    Value,
     Variable,
 )
-from margmap.circuit.evidence import is_frame, is_series
+from margmap.circuit.evidence import is_frame, is_series, shortened
 from margmap.circuit.model import as_model
+from margmap.circuit.observation import Between, Observation, Weights
 from margmap.circuit.properties import require_tractable
 from margmap.errors import ImpossibleEvidenceError, LimitError, MissingExtraError, QueryError
+from margmap.foundation.frames import frame
+from margmap.foundation.html import table
 from margmap.foundation.jit import kernel
 from margmap.foundation.pairs import log_of, moved
+from margmap.foundation.wording import did_you_mean
 from margmap.inference.passes import edge_share, flows, forward, log_values
 from margmap.inference.scaled import Scaled, require_within_reach, scaled
+from margmap.inference.soft import conditioned_circuit
+from margmap.inference.truncated import draw as draw_between
+from margmap.inference.truncated import moments
 from margmap.io.evidence_rows import read_rows
+from margmap.network.network import Network
+from margmap.network.virtual import with_virtual_evidence
 
-if TYPE_CHECKING:
-    from margmap.network.network import Network
-
-Evidence = Mapping[Name, Value]
+Evidence = Mapping[Name, Observation]
 
 
 class Posteriors(Mapping[Name, dict[int | str, float]]):
@@ -73,6 +78,20 @@ class Posteriors(Mapping[Name, dict[int | str, float]]):
         more = [f"... {len(self)} variables"] if len(self) > len(shown) else []
         return f"Posteriors({{{', '.join(shown + more)}}})"
 
+    def _rows(self) -> list[tuple[Name, int | str, float]]:
+        return [(name, state, p) for name in self for state, p in self[name].items()]
+
+    def to_frame(self) -> Any:
+        """A pandas frame with a row for each state: variable, state, probability.
+
+        A continuous variable has two rows, with the ``mean`` and the ``deviation`` in place of a state's probability.
+        """
+        return frame(["variable", "state", "probability"], self._rows())
+
+    def _repr_html_(self) -> str:
+        title = f"Posteriors of {len(self)} variables"
+        return table(("variable", "state", "probability"), self._rows(), title, most=60, bars={2: 1.0})
+
     def _key(self, name: Name) -> Name:
         """The name as the variable has it; "3" finds a variable named 3, as in evidence."""
         key = int(name) if isinstance(name, np.integer) else name
@@ -81,7 +100,8 @@ class Posteriors(Mapping[Name, dict[int | str, float]]):
         for other in self._arrays:
             if isinstance(key, str) and str(other) == key:
                 return other
-        raise NoPosteriorError(f"no posterior of {name!r}: it is observed, or no variable of the model")
+        near = did_you_mean(name, self._arrays)
+        raise NoPosteriorError(f"no posterior of {name!r}: {near}it is observed, or no variable of the model")
 
 
 class NoPosteriorError(QueryError, KeyError):
@@ -128,42 +148,39 @@ def log_marginal(model: object, evidence: Evidence | None = None, *, max_edges: 
     its factors, not normalised: without evidence this is the log of its partition function.
     """
     model = as_model(model)
-    return _log_p(model, _row(model, evidence), max_edges)
+    return _log_p(model, model.observed(evidence), max_edges)
 
 
 def log_conditional(
     model: object, target: Evidence, evidence: Evidence | None = None, *, max_edges: int | None = None
 ) -> float:
-    """log p(target | evidence). Networks as in :func:`log_marginal`."""
+    """log p(target | evidence). Networks as in :func:`log_marginal`.
+
+    A variable with a set of values or a likelihood as evidence may also be in the target.
+    """
     model = as_model(model)
-    asked, seen = _row(model, target), _row(model, evidence)
-    for column in np.flatnonzero(asked.observed & seen.observed):
-        name = model.names[column]
-        raise QueryError(f"variable {name!r} is both asked for and observed: drop it from one of the two")
+    asked, seen = model.observed(target), model.observed(evidence)
+    both = dict(seen)
+    for column, value in asked.items():
+        if column in seen and not isinstance(seen[column], Weights):
+            name = model.names[column]
+            raise QueryError(f"variable {name!r} is both asked for and observed: drop it from one of the two")
+        both[column] = _weights_of(model.variables[column], value).times(seen[column]) if column in seen else value
     given = _log_p(model, seen, max_edges)
     if given == -np.inf:
         raise _impossible()
-    codes = np.where(asked.observed, asked.codes, seen.codes)
-    reals = np.where(asked.observed, asked.reals, seen.reals)
-    return _log_p(model, _Row(codes, reals, asked.observed | seen.observed), max_edges) - given
+    return _log_p(model, both, max_edges) - given
 
 
 def posteriors(model: object, evidence: Evidence | None = None, *, max_edges: int | None = None) -> Posteriors:
     """p(X = x | evidence) for every variable and value, from one pass up and one down.
 
-    A continuous variable gets its posterior mean and standard deviation; an observed one is left out, and so is one
-    that no leaf of the circuit mentions. Networks as in :func:`log_marginal`.
+    A continuous variable gets its posterior mean and standard deviation; an observed one is left out, unless the
+    evidence is a set of values, a likelihood or an interval, and so is one that no leaf of the circuit mentions.
+    Networks as in :func:`log_marginal`.
     """
     model = as_model(model)
-    row = _row(model, evidence)
-    if isinstance(model, Circuit):
-        return _circuit_posteriors(model, row)
-    from margmap.inference.networks import kept_circuit, posterior_arrays
-
-    circuit = kept_circuit(model, max_edges)
-    if circuit is not None:
-        return _circuit_posteriors(circuit, row)
-    found = posterior_arrays(model, row.known(), max_edges)
+    found = _posterior_tables(model, model.observed(evidence), max_edges)
     return Posteriors([model.variables[column] for column in found], list(found.values()))
 
 
@@ -211,51 +228,68 @@ def sample(
         rng = np.random.default_rng(seed)
     except (TypeError, ValueError):
         raise QueryError(f"seed={seed!r}: give a whole number from 0, or None") from None
-    row = _row(model, evidence)
+    observed = model.observed(evidence)
     if isinstance(model, Circuit):
-        drawn = _sample_circuit(model, int(n), row, rng)
+        drawn = _sample_circuit(model, int(n), observed, rng)
     else:
         from margmap.inference.networks import draw
 
-        drawn = draw(model, int(n), row.known(), rng, max_edges)
+        given = with_virtual_evidence(model, observed)
+        assert isinstance(given.model, Network)
+        drawn = draw(given.model, int(n), given.observed, rng, max_edges)[:, : len(model.variables)]
     return _frame(model.variables, drawn) if as_frame else drawn
 
 
-class _Row(NamedTuple):
-    """Evidence on a model: a code for each variable, its cardinality where nothing is known, and likewise reals."""
-
-    codes: IntArray
-    reals: FloatArray
-    observed: NDArray[np.bool_]
-
-    def known(self) -> dict[int, int]:
-        """The observed columns of a network and their codes."""
-        return {int(column): int(self.codes[column]) for column in np.flatnonzero(self.observed)}
+def _weights_of(variable: Variable, value: int | Weights) -> Weights:
+    """A single value of a discrete variable as weights; weights as they are."""
+    if isinstance(value, Weights):
+        return value
+    return Weights(tuple(float(x == value) for x in range(variable.cardinality)))
 
 
-def _row(model: Circuit | Network, evidence: Evidence | None) -> _Row:
-    codes = np.array([v.cardinality for v in model.variables], dtype=np.int32)
-    reals, observed = np.full(len(codes), np.nan), np.zeros(len(codes), dtype=np.bool_)
-    for column, value in model.observed(evidence).items():
-        (reals if model.variables[column].continuous else codes)[column] = value
-        observed[column] = True
-    return _Row(codes, reals, observed)
+def log_marginal_of(model: Circuit | Network, observed: Mapping[int, Any]) -> float:
+    """The same as :func:`log_marginal` for evidence by columns, as :meth:`Named.observed` finds it."""
+    return _log_p(model, observed, None)
 
 
-def _log_p(model: Circuit | Network, row: _Row, max_edges: int | None) -> float:
+def posterior_tables(model: Circuit | Network, observed: Mapping[int, Any]) -> dict[int, FloatArray]:
+    """The same as :func:`posteriors` for evidence by columns, by column."""
+    return _posterior_tables(model, observed, None)
+
+
+def _posterior_tables(
+    model: Circuit | Network, observed: Mapping[int, Any], max_edges: int | None
+) -> dict[int, FloatArray]:
+    if isinstance(model, Circuit):
+        return _circuit_posteriors(model, observed)
+    from margmap.inference.networks import kept_circuit, posterior_arrays
+
+    circuit = kept_circuit(model, max_edges)
+    if circuit is not None:
+        return _circuit_posteriors(circuit, observed)
+    given = with_virtual_evidence(model, observed)
+    assert isinstance(given.model, Network)
+    return posterior_arrays(given.model, given.observed, max_edges)
+
+
+def _log_p(model: Circuit | Network, observed: Mapping[int, Any], max_edges: int | None) -> float:
+    """log p of what :meth:`Named.observed` found."""
     if isinstance(model, Circuit):
         require_tractable(model)
-        return log_value(model, row.codes, row.reals)
+        circuit, given = conditioned_circuit(model, observed)
+        return log_value(circuit, *circuit.encoded(given.observed)) + given.log_factor
     from margmap.inference.networks import kept_circuit, log_evidence
     from margmap.network.relevance import NoStateError
 
     try:
-        circuit = kept_circuit(model, max_edges)
-        if circuit is None:
-            return log_evidence(model, row.known(), max_edges)
+        whole = kept_circuit(model, max_edges)
+        if whole is not None:
+            return _log_p(whole, observed, max_edges)
+        given = with_virtual_evidence(model, observed)
+        assert isinstance(given.model, Network)
+        return log_evidence(given.model, given.observed, max_edges) + given.log_factor
     except NoStateError:
         return -np.inf
-    return log_value(circuit, row.codes, row.reals)
 
 
 def _log_values(circuit: Circuit, codes: IntArray, reals: FloatArray) -> FloatArray:
@@ -268,30 +302,50 @@ def _log_values(circuit: Circuit, codes: IntArray, reals: FloatArray) -> FloatAr
     return out
 
 
-def _circuit_posteriors(circuit: Circuit, row: _Row) -> Posteriors:
-    require_tractable(circuit)
+def _circuit_posteriors(whole: Circuit, observed: Mapping[int, Any]) -> dict[int, FloatArray]:
+    require_tractable(whole)
+    circuit, given = conditioned_circuit(whole, observed)
     s = scaled(circuit)
-    value, exponent = _forward(circuit, row.codes, row.reals)
+    value, exponent = _forward(circuit, *circuit.encoded(given.observed))
     flow = flows(s, value, exponent)
     first = np.zeros(len(circuit.variables) + 1, dtype=np.int64)
     np.cumsum([v.cardinality or 2 for v in circuit.variables], out=first[1:])
     mass = _leaf_posteriors(s, flow, first)
-    columns = [i for i in sorted(circuit.mentioned) if not row.observed[i]]
-    for i in columns:
+    columns = [i for i in sorted(circuit.mentioned) if i not in given.observed]
+    arrays = [mass[first[i] : first[i + 1]] for i in columns]
+    for place, i in enumerate(columns):
         if circuit.variables[i].continuous:
-            mass[first[i] + 1] = np.sqrt(mass[first[i] + 1])
-    return Posteriors([circuit.variables[i] for i in columns], [mass[first[i] : first[i + 1]] for i in columns])
+            arrays[place][1] = np.sqrt(arrays[place][1])
+        elif whole.variables[i].continuous:
+            arrays[place] = _within(whole, i, observed[i], flow)
+    return dict(zip(columns, arrays, strict=True))
 
 
-def _sample_circuit(circuit: Circuit, n: int, row: _Row, rng: np.random.Generator) -> NDArray[Any]:
-    require_tractable(circuit)
-    codes, reals, _ = row
+def _within(circuit: Circuit, column: int, interval: Between, flow: FloatArray) -> FloatArray:
+    """Mean and deviation of a variable between two bounds: a mixture of what its leaves are there."""
+    leaves = np.flatnonzero((circuit.var == column) & (flow > 0))
+    place = circuit.param_start[leaves]
+    mean, variance = moments(circuit.param[place], circuit.param[place + 1], interval.low, interval.high)
+    share = flow[leaves] / flow[leaves].sum()
+    middle = mean[0] + float(share @ (mean - mean[0]))
+    return np.array([middle, np.sqrt(float(share @ (variance + (mean - middle) ** 2)))])
+
+
+def _sample_circuit(whole: Circuit, n: int, observed: Mapping[int, Any], rng: np.random.Generator) -> NDArray[Any]:
+    require_tractable(whole)
+    circuit, given = conditioned_circuit(whole, observed)
+    codes, reals = circuit.encoded(given.observed)
     value, exponent = _forward(circuit, codes, reals)
     drawn, real = np.tile(codes, (n, 1)), np.tile(reals, (n, 1))
     # A variable no leaf mentions has no distribution to draw from; its column says "missing".
     drawn[:, [v.cardinality == c for v, c in zip(circuit.variables, codes, strict=True)]] = -1
     _sample(scaled(circuit), value, exponent, int(rng.integers(1 << 62)), codes, drawn, real)
-    continuous = np.array([v.continuous for v in circuit.variables], dtype=np.bool_)
+    for column, interval in observed.items():
+        if isinstance(interval, Between) and column in circuit.mentioned:
+            place = whole.param_start[real[:, column].astype(np.int64)]  # of the leaves that were drawn
+            given_by = whole.param[place], whole.param[place + 1]
+            real[:, column] = draw_between(*given_by, interval.low, interval.high, int(rng.integers(1 << 62)))
+    continuous = np.array([v.continuous for v in whole.variables], dtype=np.bool_)
     return np.where(continuous, real, drawn) if continuous.any() else drawn
 
 
@@ -322,6 +376,8 @@ def log_value(circuit: Circuit, codes: IntArray, reals: FloatArray) -> float:
 def value_pair(circuit: Circuit, codes: IntArray, reals: FloatArray) -> tuple[float, float]:
     """p of one row of codes as a pair, see :mod:`margmap.foundation.pairs`."""
     require_within_reach(circuit, reals)
+    if circuit.memory is not None:
+        return circuit.memory.value_pair(codes, reals)
     s = scaled(circuit)
     value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
     forward(s, codes, reals, value, exponent)
@@ -334,8 +390,11 @@ def _impossible() -> ImpossibleEvidenceError:
 
 def _forward(circuit: Circuit, codes: IntArray, reals: FloatArray) -> tuple[FloatArray, FloatArray]:
     require_within_reach(circuit, reals)
-    value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
-    forward(scaled(circuit), codes, reals, value, exponent)
+    if circuit.memory is not None:
+        value, exponent = circuit.memory.values(codes, reals)
+    else:
+        value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
+        forward(scaled(circuit), codes, reals, value, exponent)
     if value[-1] <= 0:
         raise _impossible()
     return value, exponent
@@ -371,7 +430,13 @@ def _entry(model: Named, column: int, cell: Any, row: int) -> float:
     except QueryError as error:
         raise QueryError(f"row index {row} (counted from 0): {error}") from None
     missing: float = np.nan if variable.continuous else -1
-    return float(found.get(column, missing))
+    value = found.get(column, missing)
+    if isinstance(value, Weights | Between):
+        raise QueryError(
+            f"row index {row} (counted from 0), variable {variable.name!r}: {shortened(cell)} is not a single value: "
+            "ask log_marginal for sets, likelihoods and intervals"
+        )
+    return float(value)
 
 
 def _encode(model: Named, rows: Any) -> tuple[IntArray, FloatArray]:
@@ -484,6 +549,7 @@ def _sample(
                     t = s.table_start[n]
                     real[row, s.var[n]] = s.table[t] + s.table[t + 1] * np.random.standard_normal()  # noqa: NPY002
             elif codes[s.var[n]] == s.table_start[n + 1] - s.table_start[n] - 1:
+                real[row, s.var[n]] = n  # which leaf it was, for a continuous variable between two bounds
                 t, last = s.table_start[n], s.table_start[n + 1] - 1
                 left = np.random.random() * s.table[last]  # noqa: NPY002
                 for x in range(last - t):

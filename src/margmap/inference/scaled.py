@@ -90,6 +90,8 @@ def extra_rounding(s: Scaled, exponent: float) -> float:
 
 def require_within_reach(circuit: Circuit, reals: FloatArray) -> None:
     """Refuse evidence so far from a Gaussian that the logarithm of its density is no number."""
+    if np.isnan(reals).all():
+        return
     leaf = np.flatnonzero(circuit.kind == GAUSSIAN)
     given = reals[circuit.var[leaf]]
     observed = np.isfinite(given)

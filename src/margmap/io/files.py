@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import BinaryIO, cast
 
 from margmap.errors import FormatError
+from margmap.foundation.wording import did_you_mean
 
 #: More bytes than this, unpacked, are refused.
 DEFAULT_LIMIT = 4 << 30
@@ -292,4 +293,14 @@ def _opened(path: Path, limit: int | None, any_ratio: int | None = None) -> Iter
     except (OSError, EOFError, zlib.error) as error:
         what = next((text for kind, text in _TROUBLE.items() if isinstance(error, kind)), "cannot be read: {}")
         why = (isinstance(error, OSError) and error.strerror) or error
-        raise FormatError(what.format(why), path=path) from error
+        near = _near(path) if isinstance(error, FileNotFoundError) else ""
+        raise FormatError(what.format(why) + near, path=path) from error
+
+
+def _near(path: Path) -> str:
+    """The file of a similar name in the same folder, as the end of a message; nothing if there is none."""
+    try:
+        near = did_you_mean(path.name, sorted(entry.name for entry in path.parent.iterdir() if entry.is_file()))
+    except OSError:
+        return ""
+    return f": {near.rstrip()}" if near else ""

@@ -17,6 +17,7 @@ from margmap.circuit.logic import RootedTheory
 from margmap.circuit.model import as_circuit
 from margmap.circuit.vtree import Vtree
 from margmap.errors import FormatError, LostNamesWarning, StructureError
+from margmap.foundation.wording import did_you_mean
 from margmap.interop.pyagrum import read_with_pyagrum
 from margmap.io import ac, bif, jpc, json, mmz, nnf, psdd, sdd, spn, uai, vtree, xmlbif
 from margmap.io.files import place_of, read_lines, suffix_of, write_lines, write_with
@@ -24,6 +25,7 @@ from margmap.io.weights import Names, Weights, circuit_of_theory
 from margmap.network.network import Network
 
 CircuitFormat: TypeAlias = Literal["psdd", "jpc", "spn", "ac", "json", "nnf", "sdd", "mmz"]
+NetworkFormat: TypeAlias = Literal["bif", "uai", "xmlbif", "bifxml", "xml", "xdsl", "dsl", "net"]
 File: TypeAlias = "str | PathLike[str]"
 
 
@@ -65,6 +67,13 @@ FORMATS = {
     "net": Format(Network, read_with_pyagrum, opens=True),
 }
 
+#: The models that come with the package, by the names that stand for their files.
+BUNDLED = {
+    file.name.split(".")[0]: file
+    for file in (Path(__file__).parents[1] / "models").glob("*")
+    if suffix_of(file) in FORMATS
+}
+
 _KINDS: dict[type, str] = {Circuit: "circuit", Vtree: "vtree", Network: "network"}
 
 
@@ -86,6 +95,8 @@ def load(
 @overload
 def load(path: File, format: Literal["vtree"], *, limit: int | None = ...) -> Vtree: ...
 @overload
+def load(path: File, format: NetworkFormat, *, limit: int | None = ...) -> Network: ...
+@overload
 def load(
     path: File,
     format: str | None = None,
@@ -94,7 +105,7 @@ def load(
     weights: Weights | None = ...,
     names: Names | None = ...,
     vtree: Vtree | File | None = ...,
-) -> Circuit | Vtree: ...
+) -> Any: ...
 def load(
     path: File,
     format: str | None = None,
@@ -103,16 +114,19 @@ def load(
     weights: Weights | None = None,
     names: Names | None = None,
     vtree: Vtree | File | None = None,
-) -> Circuit | Vtree:
-    """Read a circuit or a vtree; ``format`` overrides the suffix, ``limit`` bounds the unpacked size in bytes.
+) -> Any:
+    """Read a circuit, a network or a vtree, whichever the file's suffix says; ``format`` overrides the suffix.
 
-    Without it 4 GiB are the most, or what MARGMAP_MAX_BYTES says, and gzip data may not unpack to 200 times its size.
+    A name without a suffix that is no file is that of a model that comes with the package: ``clinic`` or ``digits``.
+    Type checkers know what is read if ``format`` is given, or from :func:`load_circuit`, :func:`load_network` and
+    :func:`load_vtree`. ``limit`` bounds the unpacked size in bytes. Without it 4 GiB are the most, or what
+    MARGMAP_MAX_BYTES says, and gzip data may not unpack to 200 times its size.
 
     A Boolean theory (``.nnf``, ``.sdd``) becomes a circuit with ``weights``: a dict from literals, or from names and
     numbers of variables, or a file of weights; without them models are counted. ``names`` says what the variables are
     called, a dict from numbers or a file. ``vtree`` is that of an SDD, by default the file of that suffix beside it.
     """
-    return _load(path, format, limit, (Circuit, Vtree), weights=weights, names=names, vtree=vtree)  # type: ignore[no-any-return]
+    return _load(path, format, limit, (Circuit, Vtree, Network), weights=weights, names=names, vtree=vtree)
 
 
 def load_circuit(path: File, format: str | None = None, *, limit: int | None = None, **theory: Any) -> Circuit:
@@ -186,7 +200,14 @@ def is_network_file(path: Path, format: str | None = None) -> bool:
 
 def format_name(path: Path, format: str | None = None) -> str:
     """The format that was said, or else that of the file's suffix; it may be none that is known."""
-    return suffix_of(path) if format is None else format.lower().lstrip(".")
+    return suffix_of(model_file(path)) if format is None else format.lower().lstrip(".")
+
+
+def model_file(path: Path) -> Path:
+    """The file, or that of the package if there is none of this name and one of its models has it."""
+    if path.suffix or path.parent != Path() or path.exists():
+        return path
+    return BUNDLED.get(path.name, path)
 
 
 def _load(
@@ -199,7 +220,7 @@ def _load(
     names: Names | None = None,
     vtree: Vtree | File | None = None,
 ) -> Any:
-    place = place_of(path)
+    place = model_file(place_of(path))
     name = _chosen(place, format, *kinds)
     chosen = FORMATS[name]
     if not chosen.theory and not (weights is names is vtree is None):
@@ -253,20 +274,24 @@ def _chosen(path: Path, format: str | None, *kinds: type) -> str:
     known = formats_of(*kinds)
     if kinds == (Network,):
         raise FormatError(
-            f"not a network by its name or format: known are {', '.join(known)} (margmap.load reads circuits)",
+            f"not a network by its name or format: known are {', '.join(known)} (margmap.load reads circuits too)",
             path=path,
         )
     if name in formats_of(Network):
-        raise FormatError("this is a network, not a circuit: read it with load_network, then compile it", path=path)
+        raise FormatError("this is a network, not a circuit: read it with load, then compile it", path=path)
     if name in FORMATS:
         is_, wanted = _KINDS[FORMATS[name].holds], _KINDS[kinds[0]]
         shown = is_ if is_ == name else f"{is_} ({name})"
         raise FormatError(f"this is a {shown}, not a {wanted}: load it with load_{is_}", path=path)
+    if not path.suffix and path.parent == Path() and not path.exists():
+        own = ", ".join(sorted(BUNDLED))
+        raise FormatError(f"there is no such file, and the models that come with margmap are {own}", path=path)
     if format is not None:
-        raise FormatError(f"unknown format {format!r}: known are {', '.join(formats_of(Circuit, Vtree))}", path=path)
-    shown = ", ".join(f".{known}" for known in formats_of(Circuit, Vtree))
+        near = did_you_mean(name, formats_of(*kinds))
+        raise FormatError(f"unknown format {format!r}: {near}known are {', '.join(formats_of(*kinds))}", path=path)
+    shown = ", ".join(f".{known}" for known in formats_of(*kinds))
     raise FormatError(
-        f"unknown suffix {'.' + name!r}: known are {shown}, each also with .gz. Under another name, say "
-        "the format: format= in Python, --format (convert: --from, --to) on the command line",
+        f"unknown suffix {'.' + name!r}: {did_you_mean(name, FORMATS)}known are {shown}, each also with .gz. "
+        "Under another name, say the format: format= in Python, --format (convert: --from, --to) on the command line",
         path=path,
     )

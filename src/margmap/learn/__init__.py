@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from margmap.learn.mixture_em import Mixture as Mixture
     from margmap.learn.mixture_em import learn_mixture as learn_mixture
     from margmap.learn.mixture_em import mixture as mixture
+    from margmap.learn.strudel_growth import Growth as Growth
     from margmap.learn.strudel_growth import Learned as Learned
-    from margmap.learn.strudel_growth import Progress as Progress
     from margmap.learn.strudel_growth import learn_strudel as learn_strudel
     from margmap.learn.strudel_growth import strudel as strudel
     from margmap.learn.table import Table as Table
@@ -39,7 +39,7 @@ _HOME = {
     "mixture_em": "Mixture learn_mixture mixture",
     "estimators": "HCLT ChowLiu JointImputer Strudel",
     "datasets": "DATASETS load_dataset",
-    "strudel_growth": "Learned NoSplitWarning Progress learn_strudel strudel",
+    "strudel_growth": "Learned NoSplitWarning Growth learn_strudel strudel",
     "chow_liu_tree": "chow_liu",
     "latent_tree": "hclt learn_hclt",
     "tree_mixture": "learn_trees trees",

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from margmap.errors import DataError, FormatError
+from margmap.foundation.wording import did_you_mean
 from margmap.io.files import write_bytes
 from margmap.learn.table import Codes
 
@@ -85,7 +86,8 @@ def load_dataset(name: str, folder: str | PathLike[str] | None = None) -> Splits
 def find(name: str) -> Dataset:
     """The entry of a dataset."""
     if name not in DATASETS:
-        raise DataError(f"there is no dataset {name!r}: the twenty are {', '.join(DATASETS)}")
+        near = did_you_mean(name, DATASETS)
+        raise DataError(f"there is no dataset {name!r}: {near}the twenty are {', '.join(DATASETS)}")
     return DATASETS[name]
 
 

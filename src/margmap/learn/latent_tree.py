@@ -25,7 +25,7 @@ from margmap.interop.arrays import log_binomial
 from margmap.learn.cells import Cells, Leaf, pair_counts, read_cells
 from margmap.learn.chow_liu_tree import RootedTree, check_smoothing, information, root_at_centre, spanning_tree
 from margmap.learn.latent_passes import Counts, Floats, LevelTree, Scratch, counts_down, level_tree, values_up
-from margmap.learn.strudel_growth import Learned, OnProgress, Progress, Reason, check_option
+from margmap.learn.strudel_growth import Growth, Learned, OnGrowth, Reason, check_option
 
 # Rows that one thread takes at once: the products are then below what a BLAS shares out over threads of its own.
 _TILE = 64
@@ -254,7 +254,7 @@ def learn_hclt(
     alpha: float = 1.0,
     time_limit: float | None = None,
     seed: int = 0,
-    on_progress: OnProgress | None = None,
+    on_progress: OnGrowth | None = None,
 ) -> Learned:
     """Learn a hidden Chow-Liu tree with ``latent`` states for each column, and say how it went.
 
@@ -308,7 +308,7 @@ class _Run:
         batch: int | None,
         threads: ThreadPoolExecutor,
         limits: Limits,
-        report: OnProgress | None,
+        report: OnGrowth | None,
     ) -> None:
         self.model, self.threads, self.limits, self.report = model, threads, limits, report
         self.rows = model.rows(cells)
@@ -324,7 +324,7 @@ class _Run:
         self.edges = model.tree.size * latent * latent
         self.p: Parameters
         self.kept_counts: Counts | None = None
-        self.history: list[Progress] = []
+        self.history: list[Growth] = []
 
     def to_the_end(self, rng: np.random.Generator, epochs: int, patience: int | None, restarts: int) -> Reason:
         """Go over the rows until something ends the run, and say what."""
@@ -340,11 +340,11 @@ class _Run:
         else:
             self.start(rng)
         self.kept = self.p if self.valid is None else self.p.copy()
-        self.best = Progress(0, self.mean(self.rows), self.mean(self.valid), self.edges, self.seconds())
+        self.best = Growth(0, self.mean(self.rows), self.mean(self.valid), self.edges, self.seconds())
         self.history.append(self.best)
         for number in range(1, epochs + 1):
             train = self.epoch(rng, (number - 1) / epochs, number / epochs)
-            now = Progress(number, train, self.mean(self.valid), self.edges, self.seconds())
+            now = Growth(number, train, self.mean(self.valid), self.edges, self.seconds())
             self.history.append(now)
             if self.report is not None:
                 self.report(now)

@@ -39,7 +39,7 @@ _LIMITS = {"time_limit": 0.0, "max_edges": 1, "iterations": 0, "patience": 0}
 _LEAST = {**_LIMITS, "seed": 0, "tries": 1, "min_rows": 2, "depth": 0, "strength": 0.0}
 
 
-class Progress(NamedTuple):
+class Growth(NamedTuple):
     """How far a run is: splits, mean log-likelihoods (of validation rows NaN if there are none), edges, seconds.
 
     The seconds are without the compilation of kernels.
@@ -54,7 +54,7 @@ class Progress(NamedTuple):
 
 
 #: Told how far a run is whenever the circuit is compared with the best so far.
-OnProgress: TypeAlias = Callable[[Progress], None]
+OnGrowth: TypeAlias = Callable[[Growth], None]
 
 
 @dataclass(frozen=True)
@@ -64,10 +64,10 @@ class Learned:
     circuit: Circuit
     reason: Reason
     #: At the circuit that is returned.
-    best: Progress
+    best: Growth
     #: At the end.
-    last: Progress
-    history: list[Progress] = field(repr=False)
+    last: Growth
+    history: list[Growth] = field(repr=False)
 
     @property
     def warning(self) -> str | None:
@@ -115,7 +115,7 @@ def learn_strudel(
     strength: float = 10.0,
     join: Join = "balanced",
     resume: Circuit | None = None,
-    on_progress: OnProgress | None = None,
+    on_growth: OnGrowth | None = None,
 ) -> Learned:
     """Grow a circuit from the Chow-Liu tree of the rows, or from ``resume``, and say how it went.
 
@@ -141,7 +141,7 @@ def learn_strudel(
     limits = Limits(None if time_limit is None else float(time_limit))
     with limits.not_counting_compilation():
         grown = DecisionCircuit.begin(data, valid, resume, alpha, join, pseudocount=pseudocount, inherit=rule.inherit)
-        run = _Run(grown, rule, limits, on_progress)
+        run = _Run(grown, rule, limits, on_growth)
         grown.reserve(0, 0, grown.arrays.owner.size + 1)
         grown.arrays.random[0] = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % (1 << 64) or 1
         fill_queue(grown.arrays, rule)
@@ -152,7 +152,7 @@ def learn_strudel(
                 _NO_END if max_edges is None else max_edges,
                 _NO_END if patience is None else patience,
             )
-        except (KeyboardInterrupt, Stopped):  # of on_progress, or Ctrl-C before a kernel that is not compiled yet
+        except (KeyboardInterrupt, Stopped):  # of on_growth, or Ctrl-C before a kernel that is not compiled yet
             reason = "interrupted"
     learned = run.learned(reason)
     if learned.warning is not None:
@@ -163,7 +163,7 @@ def learn_strudel(
 class _Run:
     """A run: the circuit that grows, and the best circuit so far on the validation rows, if there are such rows."""
 
-    def __init__(self, grown: DecisionCircuit, rule: Rule, limits: Limits, report: OnProgress | None) -> None:
+    def __init__(self, grown: DecisionCircuit, rule: Rule, limits: Limits, report: OnGrowth | None) -> None:
         self.grown, self.rule, self.limits, self.report = grown, rule, limits, report
         self.best = self.last = self.now()
         self.kept = grown.compact()
@@ -201,12 +201,12 @@ class _Run:
             if looked and now.iteration - self.best.iteration > patience:
                 return "patience"
 
-    def now(self) -> Progress:
+    def now(self) -> Growth:
         train, valid = self.grown.mean_log_likelihoods
         splits = int(self.grown.arrays.size[SPLITS])
-        return Progress(splits, train, valid, self.grown.edges, self.limits.clock() - self.limits.begun)
+        return Growth(splits, train, valid, self.grown.edges, self.limits.clock() - self.limits.begun)
 
-    def look(self, now: Progress, *, final: bool) -> bool:
+    def look(self, now: Growth, *, final: bool) -> bool:
         """Compare with the best, if it is time to: a copy costs as much as the circuit is large."""
         self.last = now
         if now.iteration < self.next_look and not final:

@@ -405,6 +405,7 @@ def _lookup(variable: Variable, values: Sequence[Any], ids: NDArray[Any], what: 
         try:
             said = cell_of(variable, value) if isinstance(value, str) else value
             code = None if said is None else variable.value(said)
+            assert code is None or isinstance(code, int | float)  # a cell is a value, no evidence of other forms
             found[i] = (np.nan if real else -1) if code is None else code
         except QueryError as error:
             if unknown == "missing":

@@ -21,7 +21,7 @@ from margmap.foundation.slices import starts
 from margmap.learn.cells import Cells, pair_counts, read_cells
 from margmap.learn.chow_liu_tree import RootedTree, check_smoothing, information, root_at_centre, spanning_tree
 from margmap.learn.mixture_em import clusters
-from margmap.learn.strudel_growth import Learned, OnProgress, Progress, Reason, check_option
+from margmap.learn.strudel_growth import Growth, Learned, OnGrowth, Reason, check_option
 
 # The tables of all components may have this many entries.
 _MOST_ENTRIES = 1 << 27
@@ -61,7 +61,7 @@ def learn_trees(
     patience: int | None = 5,
     time_limit: float | None = None,
     seed: int = 0,
-    on_progress: OnProgress | None = None,
+    on_progress: OnGrowth | None = None,
 ) -> Learned:
     """Learn a mixture of ``k`` Chow-Liu trees by EM, and say how it went.
 
@@ -104,7 +104,7 @@ class _Run:
         strength: float,
         alpha: float,
         limits: Limits,
-        report: OnProgress | None,
+        report: OnGrowth | None,
     ) -> None:
         self.cells, self.valid, self.k = cells, valid, k
         self.strength, self.alpha, self.limits, self.report = strength, alpha, limits, report
@@ -119,8 +119,8 @@ class _Run:
         self.joint = pair_counts(cells.codes, self.cardinality)
         self.components: list[Component] = []
         self.log_weight: FloatArray = np.full(k, -np.log(k))
-        self.history: list[Progress] = []
-        self.best: Progress
+        self.history: list[Growth] = []
+        self.best: Growth
         self.kept: tuple[list[Component], FloatArray]
 
     def to_the_end(
@@ -215,7 +215,7 @@ class _Run:
         """Compare with the best mixture so far."""
         value = np.nan if self.valid is None else self.responsibilities(self.valid)[1]
         edges = self.k * int((self.cardinality**2).sum())
-        now = Progress(number, train, value, edges, self.limits.clock() - self.limits.begun)
+        now = Growth(number, train, value, edges, self.limits.clock() - self.limits.begun)
         self.history.append(now)
         if number == 1 or self.valid is None or value > self.best.valid:
             self.best, self.kept = now, (self.components, self.log_weight)

@@ -23,13 +23,15 @@ from typing import NamedTuple, TypeAlias, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import INDICATOR, PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name, Value
+from margmap.circuit import INDICATOR, PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name
 from margmap.circuit.model import as_network
+from margmap.circuit.observation import Observation
 from margmap.errors import LimitError, QueryError
 from margmap.foundation.jit import kernel
 from margmap.network.network import Network
 from margmap.network.order import SECONDS, Order, find_order
 from margmap.network.relevance import Problem
+from margmap.network.virtual import with_virtual_evidence
 
 #: Edges a circuit may have unless told otherwise: with the arrays that queries add, they fit in 8 GB.
 MAX_EDGES = 1 << 26
@@ -44,7 +46,7 @@ CONSTRAINED_FREE = 1 << 22
 # Log weights closer than this count as equal when nodes are shared: a few roundings of numbers near 1.
 _QUANTA = float(1 << 46)
 
-Progress: TypeAlias = Callable[[int, int], None]
+OnTable: TypeAlias = Callable[[int, int], None]
 T = TypeVar("T", bound=np.generic)
 
 
@@ -84,7 +86,7 @@ class Prediction:
 def predict(
     network: object,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Value] | None = None,
+    evidence: Mapping[Name, Observation] | None = None,
     *,
     seed: int = 0,
 ) -> Prediction:
@@ -96,11 +98,11 @@ def predict(
 def compile(
     network: object,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Value] | None = None,
+    evidence: Mapping[Name, Observation] | None = None,
     *,
     max_edges: int | None = None,
     seed: int = 0,
-    on_progress: Progress | None = None,
+    on_table: OnTable | None = None,
     plan: Prediction | None = None,
 ) -> Circuit:
     """The circuit of a network: smooth, decomposable, structured, deterministic if compiled for all queries.
@@ -111,22 +113,22 @@ def compile(
     normalised: ``log_marginal(circuit)`` is the log of its partition function.
 
     The network may be a model of pgmpy. ``max_edges`` limits the circuit; before the work begins, the tables to work
-    through are compared with four times as much. ``on_progress(done, total)`` is called after each table with entries
+    through are compared with four times as much. ``on_table(done, total)`` is called after each table with entries
     done and in all. ``plan`` is what :func:`predict` found for the same arguments, so that the order is not looked for
     again.
     """
     network, limit = as_network(network), checked_limit(max_edges)
     problem, asked, observed = _problem(network, query, evidence)
-    one_query = query is not None or bool(observed)
+    one_query = query is not None or problem.observed
     included = asked | set(observed) if one_query else set(range(len(network.variables)))
     if not included:
         raise QueryError("nothing is queried or observed: the circuit would have no variables")
     plan = plan or plan_of(problem, asked, seed, limit)
-    return compile_planned(problem, plan, included, limit, on_progress, one_query=one_query)
+    return compile_planned(problem, plan, included, limit, on_table, one_query=one_query)
 
 
 def compile_planned(
-    problem: Problem, plan: Prediction, included: set[int], limit: int, watch: Progress | None, *, one_query: bool
+    problem: Problem, plan: Prediction, included: set[int], limit: int, watch: OnTable | None, *, one_query: bool
 ) -> Circuit:
     """The circuit over the columns ``included``, in their order, by a plan for this very problem."""
     if plan.entries > ENTRIES_PER_EDGE * limit:
@@ -135,11 +137,15 @@ def compile_planned(
 
 
 def _problem(
-    network: Network, query: Sequence[Name] | None, evidence: Mapping[Name, Value] | None
+    network: Network, query: Sequence[Name] | None, evidence: Mapping[Name, Observation] | None
 ) -> tuple[Problem, set[int], dict[int, int]]:
     observed = network.observed(evidence)
     asked = network.asked(query, observed)
-    return Problem(network, None if query is None and not observed else asked, observed), set(asked), observed
+    given = with_virtual_evidence(network, observed)
+    assert isinstance(given.model, Network)
+    problem = Problem(given.model, None if query is None and not observed else asked, given.observed)
+    problem.log_constant += given.log_factor
+    return problem, set(asked), {column: value for column, value in observed.items() if column in given.observed}
 
 
 def plan_of(problem: Problem, asked: set[int], seed: int, max_edges: int) -> Prediction:
@@ -278,9 +284,9 @@ class _Builder:
     """Goes up the bucket tree and collects nodes, children before parents."""
 
     def __init__(
-        self, problem: Problem, plan: Prediction, included: set[int], max_edges: int, on_progress: Progress | None
+        self, problem: Problem, plan: Prediction, included: set[int], max_edges: int, on_table: OnTable | None
     ) -> None:
-        self.problem, self.plan, self.max_edges, self.on_progress = problem, plan, max_edges, on_progress
+        self.problem, self.plan, self.max_edges, self.on_table = problem, plan, max_edges, on_table
         self.columns = sorted(included)
         self.kinds: list[KindArray] = []
         self.fan_in: list[LongArray] = []
@@ -331,8 +337,8 @@ class _Builder:
                     roots.append(int(nodes.pop(number)))
             done += rows.size
             del table, rows
-            if self.on_progress is not None:
-                self.on_progress(done, self.plan.entries)
+            if self.on_table is not None:
+                self.on_table(done, self.plan.entries)
         roots += [self.first_leaf[column] for column in self.columns if column in self.problem.fixed]
         self._root(roots, log_total)
         return self._assemble()

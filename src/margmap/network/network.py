@@ -9,7 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from margmap.circuit import FloatArray, Name, Named, Variable, first_repeat
+from margmap.circuit.variable import single
 from margmap.errors import QueryError, StructureError
+from margmap.foundation.html import facts, section
 
 Kind: TypeAlias = Literal["bayes", "markov"]
 
@@ -79,6 +81,15 @@ class Network(Named):
     def __repr__(self) -> str:
         return f"Network({self.kind}, {len(self.variables)} variables, {self.num_parameters} parameters)"
 
+    def _repr_html_(self) -> str:
+        from margmap.circuit.listing import Variables
+
+        title = "Bayesian network" if self.kind == "bayes" else "Markov network"
+        edges = sum(len(factor.scope) - 1 for factor in self.factors if factor.scope)
+        sizes = {"edges": edges} if self.kind == "bayes" else {"factors": len(self.factors)}
+        whole = facts(title, {**sizes, "parameters": self.num_parameters})
+        return section(whole, Variables(self.variables)._repr_html_())
+
     @property
     def num_parameters(self) -> int:
         """The number of entries of all tables."""
@@ -92,6 +103,7 @@ class Network(Named):
 
     def asked(self, query: Sequence[Name] | None, observed: Mapping[int, Any]) -> list[int]:
         """The columns of the query, refusing what cannot be asked; None asks for all that is not observed."""
+        observed = single(observed)
         if query is None:
             return [i for i in range(len(self.variables)) if i not in observed]
         return self.query_columns(query, observed)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,14 +11,19 @@ from typing import Any
 
 import numpy as np
 
-from margmap.circuit import SUM, Circuit, IntArray, LongArray, Name, Value
+from margmap.circuit import SUM, Circuit, IntArray, LongArray, Name
 from margmap.circuit.model import as_model
+from margmap.circuit.observation import Observation
 from margmap.circuit.properties import require_tractable
+from margmap.circuit.variable import single
 from margmap.errors import QueryError
+from margmap.foundation.html import facts, section, table
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits, Runner, to_the_end
 from margmap.foundation.pairs import log_of, log_weight
+from margmap.foundation.wording import did_you_mean
 from margmap.inference.queries import log_value
+from margmap.inference.soft import conditioned_circuit
 from margmap.network.compile import compile as compile_network
 from margmap.network.network import Network
 from margmap.solve.hill_climb import Incumbents, neighbours
@@ -42,11 +48,16 @@ class Approximation:
     #: Seconds spent on this call, the first run's compilation of kernels not counted.
     seconds: float
 
+    def _repr_html_(self) -> str:
+        known = {"log p(q, e)": self.log_prob, "p(q | e)": math.exp(self.log_conditional), "method": self.method}
+        state = table(("variable", "value"), self.state.items(), "State, without a proof", most=60)
+        return section(facts("Approximate marginal MAP", known), state)
+
 
 def approximate(
     model: object,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Value] | None = None,
+    evidence: Mapping[Name, Observation] | None = None,
     method: str = "k_best_tree",
     *,
     max_edges: int | None = None,
@@ -64,7 +75,8 @@ def approximate(
     """
     begun = time.perf_counter()
     if not isinstance(method, str) or method not in APPROXIMATIONS:
-        raise QueryError(f"unknown method {method!r}: choose {', '.join(APPROXIMATIONS)}")
+        near = did_you_mean(method, APPROXIMATIONS)
+        raise QueryError(f"unknown method {method!r}: {near}choose {', '.join(APPROXIMATIONS)}")
     function = APPROXIMATIONS[method]
     known = [name for name in inspect.signature(function).parameters if name == "k"]
     for option, number in options.items():
@@ -82,27 +94,29 @@ def approximate(
         require_tractable(circuit)
         observed = circuit.observed(evidence)
         columns = circuit.asked(query, observed)
-        codes, reals = circuit.encoded(observed)
+        circuit, given = conditioned_circuit(circuit, observed)
+        codes, reals = circuit.encoded(given.observed)
         reduced = reduce_codes(circuit, columns, codes, reals)
         state = function(reduced, **options) if columns else np.zeros(0, dtype=np.int32)
         codes[columns] = state
-        log_prob = log_value(circuit, codes, reals)
+        log_p = log_value(circuit, codes, reals)
     variables = [circuit.variables[c] for c in columns]
     named = {variable.name: variable.label(x) for variable, x in zip(variables, state.tolist(), strict=True)}
     seconds = time.perf_counter() - begun - limits.compiling
-    return Approximation(named, log_prob, log_prob - reduced.log_scale, method, seconds)
+    return Approximation(named, log_p + given.log_factor, log_p - reduced.log_scale, method, seconds)
 
 
 def _compiled(
-    network: Network, query: Sequence[Name] | None, evidence: Mapping[Name, Value] | None, max_edges: int | None
-) -> tuple[Circuit, list[Any], dict[Any, Value]]:
+    network: Network, query: Sequence[Name] | None, evidence: Mapping[Name, Observation] | None, max_edges: int | None
+) -> tuple[Circuit, list[Any], dict[Any, Any]]:
     """The circuit for one question, and the question as this circuit understands it."""
     observed = network.observed(evidence)
     asked: list[Any] = [network.variables[column] for column in network.asked(query, observed)]
     known = network.labelled(observed)
     # A circuit has at least one variable, also if nothing is asked or observed.
-    included: list[Any] = asked if asked or known else [*network.variables[:1]]
-    return compile_network(network, included, known, max_edges=max_edges), asked, known
+    included: list[Any] = asked if asked or single(observed) else [*network.variables[:1]]
+    circuit = compile_network(network, included, known, max_edges=max_edges)
+    return circuit, asked, network.labelled(single(observed))  # the rest is in the circuit
 
 
 def best_tree(reduced: Reduced, *, run: Runner = to_the_end) -> IntArray:

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from margmap.circuit import PRODUCT, Circuit, Name, Value
+from margmap.circuit import PRODUCT, Circuit, Name
 from margmap.circuit.model import as_model
+from margmap.circuit.observation import Observation
 from margmap.circuit.properties import require_tractable
 from margmap.errors import QueryError
 from margmap.foundation.limits import TOLERANCE, Limits, Status, Stopped
-from margmap.foundation.progress import Progress
-from margmap.inference.scaled import scaled
+from margmap.foundation.notebook import notebook_bar
+from margmap.foundation.progress import OnProgress, Teller
+from margmap.inference.scaled import extra_rounding, scaled
 from margmap.network.network import Network
 from margmap.solve.methods import AUTO, METHODS
 from margmap.solve.question import Question, ask, check_limits
 from margmap.solve.reduce import Reduced, heaviest_state, reduce_codes
-from margmap.solve.report import report
+from margmap.solve.report import moved, named, report
 from margmap.solve.result import Outcome, Result, without_state
 
 # What an evaluation of the circuit takes, roughly; solvers stop so much earlier, since the answer is evaluated last.
@@ -32,7 +36,7 @@ GRACE, LARGE = 0.1, 5_000_000
 def marginal_map(
     model: object,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Value] | None = None,
+    evidence: Mapping[Name, Observation] | None = None,
     method: str = AUTO,
     time_limit: float | None = None,
     *,
@@ -41,7 +45,7 @@ def marginal_map(
     memory_limit: int | None = None,
     jobs: int = 1,
     executor: Executor | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
+    on_progress: OnProgress | None = None,
     **options: Any,
 ) -> Result:
     """The most likely state of ``query`` given ``evidence``, all other variables summed out, and the proof.
@@ -57,33 +61,53 @@ def marginal_map(
 
     A :class:`~margmap.Network` is compiled for this query first, within ``max_edges``, or solved by ``elimination``
     without a circuit where its hidden variables can be summed out first. One that is too wide for both is searched:
-    ``wcsp`` (with the extra ``networks``) or ``andor``. ``on_progress`` is called meanwhile with a
-    :class:`~margmap.Progress`, the state and the bounds so far; what it raises ends the search as ``interrupted``.
-    ``log_conditional`` is not a number where log p(evidence) is out of reach.
+    ``wcsp`` (with the extra ``networks``) or ``andor``. ``log_conditional`` is not a number where log p(evidence) is
+    out of reach.
+
+    ``on_progress`` is called meanwhile, in this thread, with a :class:`~margmap.Progress`: the state and the bounds so
+    far. It is called when one of them is better, and ten times a second in between; the last call has the answer.
+    Raising in it, whatever it raises, ends the call, whose result is then ``interrupted`` and has the best state and
+    the bounds so far. In a Jupyter notebook a bar shows the same if ``on_progress`` is not given and it takes long.
 
     ``jobs`` is for one hard query: past the first second it is shared out over so many processes of this machine, or
     over the workers of ``executor``, anything with the interface of :mod:`concurrent.futures`. The answer is as proven
     as on one core.
     """
     check_limits(time_limit, k, gap, memory_limit, jobs)
+    if on_progress is not None and not callable(on_progress):
+        raise QueryError(f"on_progress={on_progress!r}: give a function that takes a margmap.Progress, or None")
     limits = Limits(time_limit, gap, memory_limit)
     model = as_model(model)
     shared = (jobs, executor) if jobs > 1 or executor is not None else None
+    with notebook_bar(on_progress) as told:
+        teller = limits.teller = Teller(told, lambda: limits.clock() - limits.begun)
+        with limits.catching_interrupts(), limits.not_counting_compilation():
+            question = ask(model, query, evidence, method, k, options, shared)
+            teller.log_factor, teller.rounding = question.log_factor, question.rounding
+            result = _answer_or_nothing(question, limits)
+        teller.end(result.state, result.log_prob, result.log_upper)
+    details = {**result.details, "bounds": tuple(teller.moments)}
+    if teller.raised is not None:
+        details["on_progress"] = f"raised {type(teller.raised).__name__}: {teller.raised}"
+    return replace(result, details=details)
+
+
+def _answer_or_nothing(question: Question, limits: Limits) -> Result:
+    """The answer, or what is known where a limit was reached before there was a state."""
     status: Status
-    with limits.catching_interrupts(), limits.not_counting_compilation():
-        question = ask(model, query, evidence, method, k, options, shared, on_progress)
-        try:
-            return answer(question, limits)
-        except Stopped as stopped:  # before there was a state
-            status = stopped.status
-        except MemoryError:  # one table too large for the machine
-            status = "memory_limit"
+    try:
+        return moved(answer(question, limits), question)
+    except Stopped as stopped:  # before there was a state
+        status = stopped.status
+    except MemoryError:  # one table too large for the machine
+        status = "memory_limit"
     # All that is known without a state is that the probabilities of a Bayesian network are at most 1.
-    log_upper = 0.0 if isinstance(model, Network) and model.kind == "bayes" else np.inf
-    return without_state(status, method, limits.clock() - limits.begun, log_upper)
+    bayes = isinstance(question.model, Network) and question.model.kind == "bayes"
+    log_upper = question.log_factor if bayes else np.inf
+    return without_state(status, question.method, limits.clock() - limits.begun, log_upper)
 
 
-def mpe(model: object, evidence: Mapping[Name, Value] | None = None, **keywords: Any) -> Result:
+def mpe(model: object, evidence: Mapping[Name, Observation] | None = None, **keywords: Any) -> Result:
     """The most probable explanation: the most likely state of all variables that are not observed, and the proof.
 
     The same as :func:`marginal_map` without a query, whose keywords it takes (``method``, ``time_limit``, ``k`` ...).
@@ -114,6 +138,9 @@ def circuit_map(question: Question, limits: Limits) -> Result:
     try:
         reduced = reduce_codes(circuit, columns, codes, reals, limits.run)
         p_evidence, rounding = reduced.evidence, reduced.rounding
+        if limits.teller is not None:
+            lost = 2 * rounding + extra_rounding(scaled(circuit), p_evidence[1])
+            limits.teller.about(reduced.log_scale, lost, partial(named, question))
         if columns:
             method, outcome = _solve(question, reduced, limits)
     except Stopped as stopped:

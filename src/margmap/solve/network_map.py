@@ -17,7 +17,6 @@ from margmap.circuit import Circuit, LongArray
 from margmap.errors import LimitError, MissingExtraError
 from margmap.foundation.limits import Limits, Status, Stopped
 from margmap.foundation.pairs import EPS, raised
-from margmap.foundation.progress import Progress
 from margmap.network.anytime import CHEAP_ENTRIES, Anytime, Incumbent
 from margmap.network.compile import (
     ENTRIES_PER_EDGE,
@@ -236,19 +235,24 @@ class _NetworkMap:
         return replace(result, status="optimal") if proven else result
 
     def _tell(self, doing: str) -> None:
-        on_progress = self.question.on_progress
-        if on_progress is None:
+        """What the search knows now, to whoever is told of it."""
+        found, teller = self.found, self.limits.teller
+        if teller is None or teller.raised is not None:  # it was told to stop: a last state is kept, not told
             return
-        found = self.found
-        state = None if found.state is None else named(self.question, self._codes())
-        seconds = self.limits.clock() - self.limits.begun
-        try:
-            on_progress(Progress(seconds, found.log_lower, found.log_upper, state, doing))
-        except Exception:
-            raise Stopped("interrupted") from None
+        codes = None if found.state is None else self._codes()
+        state = None if codes is None else partial(named, self.question, codes)
+        teller.know(doing, state, found.log_lower, found.log_upper)
+        self.limits.tell(doing)  # which stops the search if the one who was told wants no more
+
+    def _say(self, doing: str) -> None:
+        """What is being done, where nothing is known of the answer meanwhile."""
+        if self.limits.teller is not None:
+            self.limits.teller.know(doing, None, -np.inf, 0.0 if self.network.kind == "bayes" else np.inf)
+        self.limits.tell(doing)
 
     def _plan(self) -> tuple[Prediction, Prediction]:
         """Any order, and one with the hidden variables first; a tenth of the time may go into the search for both."""
+        self._say("looking for an elimination order")
         seconds = (self.limits.deadline - self.limits.begun) / 20
 
         def planning(stop: LongArray) -> tuple[Prediction, Prediction | None]:
@@ -267,6 +271,7 @@ class _NetworkMap:
         problem, limits = self.problem, self.limits
         assert problem is not None
         limits.allow(bytes_of(plan, problem))
+        self._say(f"eliminating, {amount(plan.entries)} table entries")
         found = limits.run(lambda stop: eliminate(problem, plan, self.question.columns, _watch(stop)), wait=False)
         log_upper = max(found.log_upper, found.log_prob)
         status: Status = "optimal" if log_upper - found.log_prob <= limits.gap else "precision_limit"
@@ -289,7 +294,11 @@ class _NetworkMap:
             chosen = plan or plan_of(problem, set(wanted), 0, self.limit)
             return compile_planned(problem, chosen, included, self.limit, _watch(stop), one_query=True)
 
+        self._say("compiling the network for this question")
         compiled = self.limits.run(compiling, wait=False)
+        rounding = compile_rounding(self.network)
+        if limits.teller is not None:
+            limits.teller.rounding = question.rounding + rounding
         spent = limits.clock() - begun
         place = {column: i for i, column in enumerate(sorted(included))}
         inner = replace(
@@ -300,7 +309,6 @@ class _NetworkMap:
             method=AUTO if question.method == "elimination" else question.method,
         )
         result = circuit_map(inner, limits)
-        rounding = _compile_rounding(self.network)
         return replace(
             result,
             status="precision_limit" if result.status == "optimal" and rounding > ROUNDED else result.status,
@@ -309,7 +317,7 @@ class _NetworkMap:
         )
 
 
-def _compile_rounding(network: Network) -> float:
+def compile_rounding(network: Network) -> float:
     """How far, relatively, a value of a compiled circuit can be from the product of the network's tables.
 
     Each table becomes logarithms, which are added to others a few times, and may be taken apart into factors.

@@ -131,7 +131,7 @@ def _operations(f: Flat) -> float:
 
 
 @kernel
-def _size(weight: float, factor: float, exponent: float) -> float:
+def size_of(weight: float, factor: float, exponent: float) -> float:
     """The exponent that a term ``weight * factor * 2**exponent`` is measured by: 0 unless it is very small."""
     if weight > SMALL and factor > SMALL and exponent == 0:
         return 0.0
@@ -140,7 +140,7 @@ def _size(weight: float, factor: float, exponent: float) -> float:
 
 
 @kernel
-def _added(a: float, b: float) -> float:
+def added(a: float, b: float) -> float:
     """The sum of two weights, rounded up."""
     if a > 0 and b > 0:
         return (a + b) * UP
@@ -148,6 +148,51 @@ def _added(a: float, b: float) -> float:
     other, other_exponent = decoded(b)
     value, exponent = plus(value, exponent, other, other_exponent)
     return encoded(value * UP, exponent)
+
+
+@kernel
+def equal_node(
+    kind: KindArray,
+    start: LongArray,
+    child: IntArray,
+    weight: FloatArray,
+    bits: NDArray[np.uint64],
+    slots: IntArray,
+    node_kind: int,
+    begin: int,
+    end: int,
+) -> tuple[int, int]:
+    """The node of this kind with the edges ``begin`` to ``end``, or -1, and its slot, where it is to be put if new.
+
+    ``slots`` is a hash table whose size is a power of two; ``bits`` are those of the weights.
+    """
+    h = np.uint64(node_kind) * np.uint64(0x9E3779B97F4A7C15)
+    for e in range(begin, end):
+        h = (h ^ np.uint64(child[e]) ^ bits[e]) * np.uint64(0xBF58476D1CE4E5B9)
+        h ^= h >> np.uint64(29)
+    slot = np.int64(h & np.uint64(slots.size - 1))
+    while slots[slot] >= 0:
+        k = slots[slot]
+        if kind[k] == node_kind and start[k + 1] - start[k] == end - begin:
+            same = True
+            for e in range(end - begin):
+                if child[start[k] + e] != child[begin + e] or weight[start[k] + e] != weight[begin + e]:
+                    same = False
+                    break
+            if same:
+                return k, slot
+        slot = (slot + 1) & (slots.size - 1)
+    return -1, slot
+
+
+@kernel
+def log_factor_of(factor: float, exponent: float) -> float:
+    """The logarithm of a factor that was taken out of a circuit, rounded up."""
+    if factor == 1 and exponent == 0:
+        return 0.0
+    rest = log_of(factor, exponent)
+    rest += 4 * EPS * (1 + abs(rest))
+    return rest
 
 
 @kernel
@@ -210,7 +255,7 @@ def _rebuild_until(
             for e in range(f.start[n], f.start[n + 1]):
                 c = f.child[e]
                 if keep[e] and f.weight[e] != 0 and live[c]:
-                    top = max(top, _size(f.weight[e], factor[c], exponent[c]))
+                    top = max(top, size_of(f.weight[e], factor[c], exponent[c]))
             exponent[n] = top
             for e in range(f.start[n], f.start[n + 1]):
                 c = f.child[e]
@@ -221,7 +266,7 @@ def _rebuild_until(
                     v, power = decoded(w)
                     w = encoded(v * factor[c] * UP, power + exponent[c] - top)
                 if seen_at[number[c]] >= 0:
-                    weight[seen_at[number[c]]] = _added(weight[seen_at[number[c]]], w)
+                    weight[seen_at[number[c]]] = added(weight[seen_at[number[c]]], w)
                 else:
                     seen_at[number[c]] = end
                     child[end], weight[end] = number[c], w
@@ -233,25 +278,9 @@ def _rebuild_until(
             if f.kind[n] == SUM:
                 factor[n] = weight[begin]  # a double, since it was measured by its own size
             continue
-        found = -1
-        slot = 0
+        found, slot = -1, 0
         if f.kind[n] != LEAF:
-            h = np.uint64(f.kind[n]) * np.uint64(0x9E3779B97F4A7C15)
-            for e in range(begin, end):
-                h = (h ^ np.uint64(child[e]) ^ bits[e]) * np.uint64(0xBF58476D1CE4E5B9)
-                h ^= h >> np.uint64(29)
-            slot = np.int64(h & np.uint64(size - 1))
-            while slots[slot] >= 0:
-                k = slots[slot]
-                if kind[k] == f.kind[n] and start[k + 1] - start[k] == end - begin:
-                    found = k
-                    for e in range(end - begin):
-                        if child[start[k] + e] != child[begin + e] or weight[start[k] + e] != weight[begin + e]:
-                            found = -1
-                            break
-                    if found >= 0:
-                        break
-                slot = (slot + 1) & (size - 1)
+            found, slot = equal_node(kind, start, child, weight, bits, slots, f.kind[n], begin, end)
         if found >= 0:
             number[n] = found
             continue
@@ -264,8 +293,5 @@ def _rebuild_until(
         count += 1
         start[count] = end
     edges = start[count]
-    rest = 0.0
-    if room_nodes > 0 and (factor[f.kind.size - 1] != 1 or exponent[f.kind.size - 1] != 0):
-        rest = log_of(factor[f.kind.size - 1], exponent[f.kind.size - 1])
-        rest += 4 * EPS * (1 + abs(rest))
+    rest = log_factor_of(factor[f.kind.size - 1], exponent[f.kind.size - 1]) if room_nodes > 0 else 0.0
     return (*trimmed(kind, start, child, weight, var, leaf_value, count, edges), rest)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from numbers import Real
@@ -11,9 +11,13 @@ from typing import Any
 from margmap.circuit import Circuit, Name
 from margmap.errors import QueryError
 from margmap.foundation.limits import TOLERANCE
-from margmap.foundation.progress import Progress
+from margmap.foundation.wording import did_you_mean
+from margmap.inference.soft import conditioned
 from margmap.network.network import Network
 from margmap.solve.methods import AUTO, METHODS, methods_for
+
+# The keywords of marginal_map, for whoever misspells one: what is no keyword is taken for an option of the method.
+_KEYWORDS = ("query", "evidence", "method", "time_limit", "k", "gap", "memory_limit", "jobs", "executor", "on_progress")
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,10 @@ class Question:
     shared: tuple[int, Executor | None] | None = None
     #: For a network, the most edges that its circuit may have.
     max_edges: int | None = None
-    #: Called with the state and the bounds so far; raising in it ends the search.
-    on_progress: Callable[[Progress], None] | None = None
+    #: Evidence that is not a single value is already in ``model``: its values are to be multiplied by the factor with
+    #: this logarithm, and can be off by so much, relatively.
+    log_factor: float = 0.0
+    rounding: float = 0.0
 
 
 def ask(
@@ -46,7 +52,6 @@ def ask(
     k: int = 1,
     options: Mapping[str, Any] | None = None,
     shared: tuple[int, Executor | None] | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
 ) -> Question:
     """The question that a user's words mean for this model; what cannot be asked is a :class:`QueryError`."""
     options = dict(options or {})
@@ -62,7 +67,9 @@ def ask(
         )
     observed = model.observed(evidence)
     columns = model.asked(query, observed)
-    return Question(model, columns, observed, method, k, options, shared, max_edges, on_progress)
+    given = conditioned(model, observed)
+    factor = (given.log_factor, given.rounding)
+    return Question(given.model, columns, given.observed, method, k, options, shared, max_edges, *factor)
 
 
 def check_limits(
@@ -85,14 +92,16 @@ def check_method(method: str, k: int, options: Mapping[str, Any], takes: str = "
     """Refuse a method that does not exist for such a model or does not know its options."""
     known = {m.name: m for m in methods_for(takes)}
     if not isinstance(method, str) or (method != AUTO and method not in known):
-        raise QueryError(f"unknown method {method!r}: choose {', '.join([AUTO, *known])}")
+        near = did_you_mean(method, [AUTO, *known])
+        raise QueryError(f"unknown method {method!r}: {near}choose {', '.join([AUTO, *known])}")
     if k > 1 and method != AUTO and not known[method].several:
         several = ", ".join([AUTO, *(m.name for m in known.values() if m.several)])
         raise QueryError(f"method {method!r} finds one state only: for the {k} best use one of {several}")
     taken = () if method == AUTO else known[method].options
     for option in options:
         if option not in taken:
-            raise QueryError(f"method {method!r} has no option {option!r}: it takes {', '.join(taken) or 'none'}")
+            near = did_you_mean(option, (*taken, *_KEYWORDS))
+            raise QueryError(f"method {method!r} has no option {option!r}: {near}it takes {', '.join(taken) or 'none'}")
 
 
 def _is_real(value: object) -> bool:

@@ -7,13 +7,14 @@ constants of the hidden and observed parts are gone into one log scale, log p(e)
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name, Value
+from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name
+from margmap.circuit.observation import Observation
 from margmap.circuit.properties import require_tractable
 from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
@@ -21,6 +22,7 @@ from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import EPS, EXACT, encoded, log_of, moved
 from margmap.inference.passes import edge_share, forward, share_weight
 from margmap.inference.scaled import Scaled, require_within_reach, scaled
+from margmap.inference.soft import conditioned_circuit
 from margmap.solve.query_circuit import Flat, rebuild
 
 
@@ -53,13 +55,17 @@ class Reduced:
         return int(self.flat.child.size)
 
 
-def reduce(circuit: Circuit, query: Sequence[Name] | None, evidence: Mapping[Name, Value] | None = None) -> Reduced:
+def reduce(
+    circuit: Circuit, query: Sequence[Name] | None, evidence: Mapping[Name, Observation] | None = None
+) -> Reduced:
     """The circuit over the query variables that is left of ``circuit`` under ``evidence``."""
     require_tractable(circuit)
     observed = circuit.observed(evidence)
     columns = circuit.asked(query, observed)
-    codes, reals = circuit.encoded(observed)
-    return reduce_codes(circuit, columns, codes, reals)
+    circuit, given = conditioned_circuit(circuit, observed)
+    reduced = reduce_codes(circuit, columns, *circuit.encoded(given.observed))
+    value, exponent = reduced.evidence
+    return replace(reduced, evidence=(value, exponent + given.power), rounding=reduced.rounding + given.rounding)
 
 
 def reduce_codes(
@@ -67,13 +73,17 @@ def reduce_codes(
 ) -> Reduced:
     """The same for a query and evidence already turned into columns and codes."""
     require_within_reach(circuit, reals)
-    s, position, cardinality = scaled(circuit), _positions(circuit, columns), circuit.cardinality[list(columns)]
+    if circuit.memory is not None:
+        kept: Reduced | None = circuit.memory.reduce(columns, codes, reals, run)
+        if kept is not None:
+            return kept
+    s, position, cardinality = scaled(circuit), positions(circuit, columns), circuit.cardinality[list(columns)]
     asked = circuit.scopes.meeting(columns)
     work = partial(_reduce, s, codes, reals, position, cardinality, circuit.scopes.id, asked)
     room = 32 * circuit.num_edges + 48 * circuit.num_nodes
     kind, start, child, weight, var, code, value, exponent = run(work, 4 * circuit.num_edges, room)
     if value == 0:
-        raise _impossible()
+        raise impossible()
     whole = Flat(kind, start, child, weight, var, code)
     # The root sums to 1, so that the factor taken out of it is 1 but for rounding.
     flat, log_factor = rebuild(whole, np.ones(whole.num_edges, dtype=np.bool_), run)
@@ -89,24 +99,25 @@ def heaviest_state(
 
     For a solver that was stopped before it had a state: the reduction takes several times as long.
     """
-    s, position = scaled(circuit), _positions(circuit, columns)
+    s, position = scaled(circuit), positions(circuit, columns)
     state = np.zeros(len(columns), dtype=np.int32)
     asked = circuit.scopes.meeting(columns)
     cardinality = circuit.cardinality[list(columns)]
     value, exponent = _follow(s, codes, reals, position, cardinality, circuit.scopes.id, asked, state)
     if value == 0:
-        raise _impossible()
+        raise impossible()
     return state, (value * s.total, exponent + s.total_exponent)
 
 
-def _positions(circuit: Circuit, columns: Sequence[int]) -> IntArray:
+def positions(circuit: Circuit, columns: Sequence[int]) -> IntArray:
     """The place in the query of each variable of the circuit; -1 where it is not asked for."""
     position = np.full(len(circuit.variables), -1, dtype=np.int32)
     position[list(columns)] = np.arange(len(columns), dtype=np.int32)
     return position
 
 
-def _impossible() -> ImpossibleEvidenceError:
+def impossible() -> ImpossibleEvidenceError:
+    """What is raised where p(e) is 0."""
     return ImpossibleEvidenceError("the evidence has probability 0: no state of the query is possible under it")
 
 
@@ -154,6 +165,17 @@ def _follow(
             stack[height] = s.child[best]
             height += 1
     return value[root], exponent[root]
+
+
+@kernel
+def leaf_share(s: Scaled, n: int, x: int, cardinality: int) -> float:
+    """The part that a value has of the total of a leaf of the query, as a weight that is not less than it."""
+    table = s.table_start[n]
+    total, power = s.table[table + cardinality], s.table_shift[table + cardinality]
+    shift = s.table_shift[table + x] - power
+    if abs(shift) > EXACT:
+        shift += 8 * EPS * abs(shift)
+    return min(encoded(s.table[table + x] / total, shift), 1.0)
 
 
 @kernel
@@ -222,13 +244,8 @@ def _reduce(
             continue
         if s.kind[n] < PRODUCT:
             q = position[s.var[n]]
-            table = s.table_start[n]
-            total, power = s.table[table + cardinality[q]], s.table_shift[table + cardinality[q]]
             for x in range(cardinality[q]):
-                shift = s.table_shift[table + x] - power
-                if abs(shift) > EXACT:
-                    shift += 8 * EPS * abs(shift)
-                part = min(encoded(s.table[table + x] / total, shift), 1.0)
+                part = leaf_share(s, n, x, cardinality[q])
                 if part != 0:
                     child[end], weight[end] = first_leaf[q] + x, part
                     end += 1

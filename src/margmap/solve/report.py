@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,23 @@ def report(
     if status == "optimal" and lost > limits.gap + ROUNDED + 2 * math.ulp(top[0].log_prob):
         status = "precision_limit"  # the state is the best one, but its own value is not known to so many digits
     return result_of(status, top, _log_product(p_evidence, log_upper), method, limits, outcome.details)
+
+
+def moved(result: Result, question: Question) -> Result:
+    """The result for the model as given, where evidence that is not a single value was put into it."""
+    factor, lost = question.log_factor, 2 * question.rounding
+    if factor == 0 and lost == 0:
+        return result
+    top = tuple(one._replace(log_prob=one.log_prob + factor) for one in result.top)
+    log_upper = raised(result.log_upper, factor, lost) if math.isfinite(result.log_upper) else result.log_upper
+    limited = result.status == "optimal" and lost > ROUNDED
+    return replace(
+        result,
+        status="precision_limit" if limited else result.status,
+        log_prob=result.log_prob + factor,
+        log_upper=max(log_upper, result.log_prob + factor),
+        top=top,
+    )
 
 
 def _status(status: Status, others: float, values: Sequence[float], k: int, limits: Limits) -> Status:

@@ -9,7 +9,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from margmap.circuit import IntArray, Name
+from margmap.foundation.frames import frame
+from margmap.foundation.html import facts, section, table
 from margmap.foundation.limits import TOLERANCE, Status
+from margmap.foundation.progress import Moment
 from margmap.foundation.wording import listed, probability_text, spelled
 
 
@@ -81,6 +84,12 @@ class Result:
         trace: Sequence[Any] = self.details.get("trace", ())
         return trace
 
+    @property
+    def bounds(self) -> Sequence[Moment]:
+        """How both bounds closed: seconds, log_lower and log_upper, each time that one of them moved."""
+        bounds: Sequence[Moment] = self.details.get("bounds", ())
+        return bounds
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, with the keys of the command line's JSON; None for a number that JSON lacks."""
         return {
@@ -98,8 +107,45 @@ class Result:
         how = f"method {self.method}, {self.seconds:.3g} s"
         if self.state is None:
             return f"{self.no_state}\n{how}"
-        probability = probability_text(self.log_prob, self.log_conditional)
-        return f"{listed(self.state)}\n{probability}\n{self.proof}\n{how}"
+        best = f"{listed(self.state)}\n{probability_text(self.log_prob, self.log_conditional)}\n{self.proof}\n{how}"
+        return best if len(self.top) < 2 else f"{best}\n{self._others()}"
+
+    def _others(self) -> str:
+        """The states after the best one, a line each: its probability and what is different from the best."""
+        assert self.state is not None
+        lines = []
+        for rank, one in enumerate(self.top, 1):
+            changed = {name: value for name, value in one.state.items() if value != self.state[name]}
+            what = listed(changed, of="in all") if changed else "the best state"
+            lines.append(f"{rank:>3}. {probability_text(one.log_prob, one.log_conditional)}: {what}")
+        return "\n".join([f"the {len(self.top)} best states, by what is different from the best:", *lines])
+
+    def to_frame(self) -> Any:
+        """A pandas frame of the best states, a row each: the values of the query, then both probabilities."""
+        states = [one for one in self.top if self.state is not None]
+        header = [*(self.state or ()), "log p(q, e)", "p(q | e)"]
+        rows = [(*one.state.values(), one.log_prob, float(np.exp(one.log_conditional))) for one in states]
+        return frame(header, rows, index=range(1, len(rows) + 1))
+
+    def _repr_html_(self) -> str:
+        known = {
+            "proof": self.proof if self.state is not None else self.no_state,
+            "status": spelled(self.status),
+            "log p(q, e)": self.log_prob,
+            "upper bound": self.log_upper,
+            "gap": f"{self.gap:.3g} nats",
+            "p(q | e)": "not known" if np.isnan(self.log_conditional) else float(np.exp(self.log_conditional)),
+            "method": f"{self.method}, {self.seconds:.3g} s",
+        }
+        title = "Marginal MAP"
+        if self.state is None:
+            return facts(title, {name: known[name] for name in ("proof", "status", "upper bound", "method")})
+        if len(self.top) < 2:
+            return section(facts(title, known), table(("variable", "value"), self.state.items(), "Best state", most=60))
+        header = ("variable", *(f"{rank}." for rank in range(1, len(self.top) + 1)))
+        chances = ("p(q | e)", *(float(np.exp(one.log_conditional)) for one in self.top))
+        rows = [chances, *((name, *(one.state[name] for one in self.top)) for name in self.state)]
+        return section(facts(title, known), table(header, rows, f"The {len(self.top)} best states", most=60))
 
     @property
     def proof(self) -> str:

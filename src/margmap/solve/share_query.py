@@ -232,6 +232,7 @@ class _Coordinator:
         try:
             while True:
                 self.limits.check()
+                self.tell()
                 self.fill(executor)
                 if not self.open_parts():
                     break
@@ -257,19 +258,28 @@ class _Coordinator:
         """Work here as long as the first worker has not begun."""
         part = heapq.heappop(self.heap)[2]
         until = self.limits.clock() + SHORT_SECONDS * self.work.patience
-        self.take(self.work.attempt([part], self.best, self.limits.until(until)))
+        self.take(self.work.attempt([part], self.best, self.limits.until(until, silent=True)))
+
+    def tell(self) -> None:
+        """Report the best state, and the largest bound of what is open, to whoever is told of progress."""
+        if self.limits.teller is not None:
+            doing = f"{len(self.heap)} subproblems waiting, {len(self.under_way)} sent to {self.workers} workers"
+            self.limits.tell(doing, self.state, self.best, self.log_upper())
+
+    def log_upper(self) -> float:
+        """No state has a larger log value."""
+        left = [*self.open_parts(), *self.lost]
+        return min(max(self.closed, self.threshold, *(part.log_upper for part in left), -np.inf), 0.0)
 
     def outcome(self, status: Status) -> Outcome:
-        left = [*self.open_parts(), *self.lost]
-        log_upper = max(self.closed, self.threshold, *(part.log_upper for part in left), -np.inf)
         details = {
             "tasks": self.tasks,
             "workers": self.workers,
             "worker_seconds": self.seconds,
             "worker_deaths": self.deaths,
-            "open": len(left),
+            "open": len(self.open_parts()) + len(self.lost),
         }
-        return Outcome([] if self.state is None else [self.state], min(log_upper, 0.0), status, details)
+        return Outcome([] if self.state is None else [self.state], self.log_upper(), status, details)
 
     def open_parts(self) -> list[Part]:
         """All subproblems, waiting or under way, that may have a better state."""

@@ -16,7 +16,7 @@ from margmap.cli.inputs import parse_bytes, parse_options
 from margmap.cli.options import Dask, Json, argument, flag, option
 from margmap.cli.output import bar, report, spinner
 from margmap.errors import QueryError
-from margmap.foundation.wording import counted
+from margmap.foundation.wording import counted, did_you_mean
 from margmap.solve.methods import AUTO, methods_for
 
 if TYPE_CHECKING:
@@ -85,7 +85,8 @@ def _method(text: str) -> Method:
     label, equals, name = (part.strip() for part in head.rpartition("="))
     known = [AUTO, *(one.name for one in methods_for("circuit"))]
     if name not in known:
-        raise QueryError(f"--method {text!r}: unknown method {name!r}; choose {', '.join(known)}")
+        near = did_you_mean(name, known)
+        raise QueryError(f"--method {text!r}: unknown method {name!r}; {near}choose {', '.join(known)}")
     if equals and not label:
         raise QueryError(f"--method {text!r}: the label before '=' is empty")
     return Method(label or name, name, parse_options(tail.split(","), name) if tail.strip() else {})

@@ -66,6 +66,11 @@ class _Problem(NamedTuple):
     slack: float
     #: What is known before the search: no state has a larger log value.
     log_upper: float
+    #: For whoever is told of progress: the log of what a value is to be multiplied by to be one of the whole circuit.
+    #: None inside of a factor, whose states are only parts of states.
+    log_scale: float | None = None
+    #: A bound on the states of the whole circuit that are outside of this problem and still open.
+    log_outside: float = -np.inf
 
 
 _Search: TypeAlias = Generator[_Problem, Found, Found]
@@ -96,7 +101,7 @@ class Search:
     def run(self, flat: Flat, threshold: float) -> tuple[Found, Status]:
         """The best state with a log value above ``threshold``; an upper bound on all states, and why it stopped."""
         # An explicit stack of generators instead of recursion: the search may be as deep as there are variables.
-        stack = [self._solve(_Problem(flat, threshold, self._limits.gap / 2, 0.0))]
+        stack = [self._solve(_Problem(flat, threshold, self._limits.gap / 2, 0.0, 0.0))]
         answer: Found | None = None
         while True:
             try:
@@ -127,6 +132,8 @@ class Search:
         todo = [(whole.log_upper, whole)]
         while todo:
             log_bound, view = todo.pop()
+            highest = max(log_bound, log_upper, *(bound for bound, _ in todo), -np.inf)
+            self._tell(*incumbents.best, max(highest, incumbents.best[1] + slack))
             if self._status != "optimal" or self._stopped():
                 log_upper = max(log_upper, log_bound)
                 continue
@@ -176,6 +183,7 @@ class Search:
                 if log_upper > threshold + slack:
                     best = self._improve(view, best, threshold)
                     threshold = max(threshold, best.log_value)
+                self._tell_of(problem, best, max(log_upper, threshold + slack))
                 if log_upper <= threshold + slack:
                     return best._replace(log_upper=threshold + slack)
                 if not undecided(view.supports, self._cardinality.size).any():
@@ -183,13 +191,13 @@ class Search:
                 if self._stopped():
                     return best.stopped(log_upper)
                 if view.flat.kind[-1] == PRODUCT:
-                    return (yield from self._factors(view, best, threshold, slack))
+                    return (yield from self._factors(problem, view, best, threshold))
                 edges = view.flat.num_edges
                 smaller, relative = self._prune(view, floor_of(threshold + slack, log_upper))
                 shrunk = smaller.flat.num_edges <= (1 - WORTHWHILE) * edges
                 if not shrunk and undecided(smaller.supports, self._cardinality.size).any():
                     log_bounds = np.log(np.maximum(relative, SMALLEST)) + log_upper
-                    return (yield from self._branch(smaller, relative, log_bounds, best, threshold, slack))
+                    return (yield from self._branch(problem, smaller, relative, log_bounds, best, threshold))
                 view = smaller
         except Stopped as stop:  # in the middle of a step: what was known before it
             self._status = stop.status
@@ -223,9 +231,9 @@ class Search:
         flat, log_factor = rebuild(view.flat, keep, run)
         return self._view(flat, raised(view.log_factor, log_factor)), relative
 
-    def _factors(self, view: View, best: Found, threshold: float, slack: float) -> _Search:
+    def _factors(self, problem: _Problem, view: View, best: Found, threshold: float) -> _Search:
         """The root is a product: its factors share no variable, so the best state is made of their best states."""
-        flat, bounds = view.flat, view.bounds
+        flat, bounds, slack = view.flat, view.bounds, problem.slack
         children = sorted(flat.child[flat.start[-2] : flat.start[-1]].tolist())
         log_bound = [raised(log_of(bounds.value[c], bounds.exponent[c])) for c in children]
         whole = np.ones(flat.num_edges, dtype=np.bool_)
@@ -244,12 +252,14 @@ class Search:
             own = part.var[part.var >= 0]
             state[own] = found.state[own]
             done = raised(done, log_factor, found.log_value)
+            self._tell_of(problem, best, max(raised(done, *log_bound[i + 1 :]), threshold) + slack)
         return Found(state, done, done + slack)
 
     def _branch(
-        self, view: View, relative: FloatArray, log_bounds: FloatArray, best: Found, threshold: float, slack: float
+        self, problem: _Problem, view: View, relative: FloatArray, log_bounds: FloatArray, best: Found, threshold: float
     ) -> _Search:
         """Branch on one variable, its better values first; both sorts of bounds are by variable and value."""
+        slack = problem.slack
         asked = undecided(view.supports, self._cardinality.size)
         floor = floor_of(threshold + slack, view.log_upper)
         variable = choose_by_bounds(relative, self._cardinality, asked, floor)
@@ -267,10 +277,16 @@ class Search:
                 break
             log_factor = raised(log_factor, view.log_factor)
             log_bound = raised(float(log_bounds[variable, x]), -log_factor)
-            found = yield _Problem(flat, lowered(threshold, -log_factor), slack, log_bound)
+            below = _Problem(flat, lowered(threshold, -log_factor), slack, log_bound)
+            if problem.log_scale is not None:
+                later = max((float(log_bounds[variable, y]) for y in values[i + 1 :]), default=-np.inf)
+                outside = max(problem.log_outside, raised(later, problem.log_scale))
+                below = below._replace(log_scale=raised(log_factor, problem.log_scale), log_outside=outside)
+            found = yield below
             if found.state is not None:
                 threshold = max(threshold, raised(found.log_value, log_factor))
                 best = Found(found.state, threshold, threshold)
+                self._tell_of(problem, best, np.inf)
             if self._status != "optimal":
                 here = (variable, int(x))
                 left = [Open((here, *inner.fixed), raised(inner.log_upper, log_factor)) for inner in found.left]
@@ -279,6 +295,18 @@ class Search:
         left = [part for part in left if part.log_upper > threshold + slack]
         log_upper = max((part.log_upper for part in left), default=-np.inf)
         return best._replace(log_upper=max(log_upper, threshold + slack), left=tuple(left))
+
+    def _tell_of(self, problem: _Problem, best: Found, log_upper: float) -> None:
+        """Report what is known of a subproblem as something about the whole circuit, if it is."""
+        if problem.log_scale is not None:
+            log_value = best.log_value + problem.log_scale
+            highest = max(raised(log_upper, problem.log_scale), problem.log_outside)
+            self._tell(best.state, log_value, max(highest, log_value))
+
+    def _tell(self, state: IntArray | None, log_value: float, log_upper: float) -> None:
+        """Whoever is told may want no more: the search then ends where it looks at its limits next."""
+        with suppress(Stopped):
+            self._limits.tell(f"branch and bound, {self.nodes} nodes", state, log_value, log_upper)
 
     def _stopped(self) -> bool:
         try:

@@ -34,6 +34,7 @@ def solve(reduced: Reduced, limits: Limits, *, k: int = 1) -> Outcome:
     chunk = max(STATES_AT_ONCE, (1 << 22) // max(1, reduced.num_edges) // STATES_AT_ONCE * STATES_AT_ONCE)
     best, best_logs = np.zeros(0, dtype=np.int64), np.zeros(0)
     status: Status = "optimal"
+    rounding = 2 * rounding_of(flat)
     done, seen = 0, 0.0
     try:
         for first in range(0, count, chunk):
@@ -49,16 +50,19 @@ def solve(reduced: Reduced, limits: Limits, *, k: int = 1) -> Outcome:
             order = np.argsort(-logs, kind="stable")[:k]
             order = order[logs[order] > -np.inf]
             best, best_logs = numbers[order], logs[order]
+            if best.size:
+                log_best = float(best_logs[0])
+                log_upper = max(raised(log_best, rounding), _unseen(seen, rounding))
+                limits.tell(f"{done} of {count} states", _decode(int(best[0]), cardinality), log_best, log_upper)
     except Stopped as stop:
         status = stop.status
     states = [_decode(int(number), cardinality) for number in best]
     if not states:
         # All states seen are impossible; following the heaviest edges gives one that is not.
         states = [lower_bound_state(flat, np.ones(reduced.num_nodes, dtype=np.bool_), cardinality.size)]
-    rounding = 2 * rounding_of(flat)
     log_upper = raised(float(best_logs[-1]), rounding) if best.size == k else -np.inf
     if status != "optimal":
-        log_upper = max(log_upper, raised(float(np.log(max(1.0 - seen * (1 - rounding), 0.0) + 1e-9)), rounding))
+        log_upper = max(log_upper, _unseen(seen, rounding))
     return Outcome(states, log_upper, status, {"states": done})
 
 
@@ -68,6 +72,11 @@ def count_states(cardinality: IntArray) -> int:
     for values in cardinality.tolist():
         count *= values
     return count
+
+
+def _unseen(seen: float, rounding: float) -> float:
+    """A bound on the log value of the states not seen yet: the mass that those seen leave."""
+    return raised(float(np.log(max(1.0 - seen * (1 - rounding), 0.0) + 1e-9)), rounding)
 
 
 def _decode(number: int, cardinality: IntArray) -> IntArray:

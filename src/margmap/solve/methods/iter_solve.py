@@ -18,6 +18,7 @@ from margmap.errors import QueryError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits, Status, Stopped
 from margmap.foundation.pairs import raised
+from margmap.foundation.wording import did_you_mean
 from margmap.solve.conditional_bounds import conditional_bounds
 from margmap.solve.edge_bounds import edge_bounds
 from margmap.solve.hill_climb import Incumbents
@@ -81,7 +82,8 @@ def solve(
 ) -> Outcome:
     """Iter-Solve (Algorithm 3). ``regroup=False, climb=False, fix=False`` is the plain algorithm of the paper."""
     if heuristic not in ("UB", "Pruned"):
-        raise QueryError(f"unknown heuristic {heuristic!r}: choose 'UB' or 'Pruned'")
+        near = did_you_mean(heuristic, ("UB", "Pruned"))
+        raise QueryError(f"unknown heuristic {heuristic!r}: {near}choose 'UB' or 'Pruned'")
     most = limits.memory // BYTES_PER_EDGE if max_edges is None else max_edges
     return _Run(reduced, limits, heuristic, regroup, climb, fix, most, on_iteration).solve()
 
@@ -229,8 +231,12 @@ class _Run:
 
     def _closed(self, view: View) -> bool:
         """Whether nothing left can beat the incumbent; keeps the upper bound up to date."""
-        lower = self.incumbents.best[1] + self.slack
+        state, log_value = self.incumbents.best
+        lower = log_value + self.slack
         self.log_upper = min(self.log_upper, max(view.log_upper, lower))
+        self.limits.tell(
+            f"iteration {len(self.trace) + 1}, {view.flat.num_edges} edges", state, log_value, self.log_upper
+        )
         return view.log_upper <= lower
 
     def _threshold(self, view: View) -> float:

@@ -56,7 +56,19 @@ def solve(reduced: Reduced, limits: Limits, *, order: Literal["balanced", "certa
         # pass up and one down.
         slack, rounding = limits.gap / 2, 4 * rounding_of(flat)
         how = (slack, rounding, order == "balanced", STAGE_EDGES, PLAIN_FLOOR)
-        limits.run(lambda stop: _search(flat, first, state, known, *how, stop))
+        limits.tell("beam search", state, float(known[0]), 0.0)
+
+        told = float(known[0])
+
+        def look() -> None:
+            """Tell what the search has found. It may be writing the state down just now, so that it is scored."""
+            nonlocal told
+            better, told = known[0] > told, float(known[0])
+            now = state.copy()
+            log_value = score(flat, first, now) if better else -np.inf
+            limits.tell(f"search, {int(known[2])} nodes", now, log_value, float(known[1]))
+
+        limits.run(lambda stop: _search(flat, first, state, known, *how, stop), look=look)
     except Stopped as stopped:
         status = stopped.status
     return Outcome([state], float(known[1]), status, {"search_nodes": int(known[2])})
@@ -187,6 +199,12 @@ def _search(
         while len(circuits) > stages[depth - 1]:
             circuits.pop()
             factors.pop()
+        # No state is better than the best of the values that are left to try on the path, the next one included.
+        log_upper = known[0] + slack
+        for d in range(depth):
+            if tried[d] < count[d]:
+                log_upper = max(log_upper, ranked_bound[first[path[d]] + tried[d]])
+        known[1] = min(known[1], log_upper)
         v, i = path[depth - 1], tried[depth - 1]
         tried[depth - 1] += 1
         log_bound = ranked_bound[first[v] + i]

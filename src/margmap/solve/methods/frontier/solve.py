@@ -79,6 +79,7 @@ def solve_planned(
     try:
         incumbents.offer(lower_bound_state(flat, bounds.deterministic, cardinality.size), climb=True)
         incumbents.offer_neighbours()
+        limits.tell("first state", *incumbents.best, max(log_upper, incumbents.best[1]))
         while log_upper > (floor := max(floor, incumbents.floor)) + slack:
             limits.check()
             if width > widest_allowed:
@@ -97,6 +98,8 @@ def solve_planned(
             if len(values) >= k:  # the others were dropped because these are at least as good
                 upper = max(upper, values[-1])
             log_upper = min(log_upper, max(raised(upper, bounds.log_upper), floor + slack))
+            best_state, log_best = incumbents.best
+            limits.tell(f"sweep of width {width}", best_state, log_best, max(raised(log_upper, rounding), log_best))
             if not merged:
                 if log_upper <= floor + slack + rounding:
                     break  # proven, within rounding

@@ -1,0 +1,32 @@
+"""The tests on every Python and on the oldest and the newest dependencies: ``nox --list`` says what there is."""
+
+from __future__ import annotations
+
+import nox
+
+PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
+
+nox.options.default_venv_backend = "venv"
+nox.options.error_on_missing_interpreters = False
+nox.options.sessions = ["tests"]
+
+
+@nox.session(python=PYTHONS)
+def tests(session: nox.Session) -> None:
+    """The whole suite with the newest dependencies."""
+    session.install("--editable", ".[dev]")
+    session.run("python", "-m", "pytest", "-n", "2", *session.posargs)
+
+
+@nox.session(python="3.10")
+def oldest(session: nox.Session) -> None:
+    """The whole suite with the oldest dependencies that pyproject.toml allows."""
+    session.install("--editable", ".[dev]", "--constraint", "packaging/requirements/oldest.txt")
+    session.run("python", "-m", "pytest", "-n", "2", *session.posargs)
+
+
+@nox.session(python="3.12")
+def coverage(session: nox.Session) -> None:
+    """Branch coverage of the package; kernels are interpreted so that coverage sees into them."""
+    session.install("--editable", ".[dev]", "coverage[toml]")
+    session.run("python", "scripts/measure_coverage.py", *session.posargs)

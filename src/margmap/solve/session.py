@@ -1,0 +1,207 @@
+"""Questions in a row about one model: what did not change since the last one is not computed again.
+
+A session's circuit has a :class:`Memory`. The steps of a question that pass over the whole circuit ask it first: the
+reduction (:mod:`margmap.solve.kept_reduction`), the value of the answer and the values that posteriors are made of
+(:mod:`margmap.inference.kept_values`). Each costs in proportion to the part of the circuit above what changed.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from copy import copy
+from dataclasses import replace
+from threading import Lock
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+
+from margmap.circuit import Circuit, FloatArray, IntArray, Name, Value
+from margmap.circuit.model import as_model
+from margmap.errors import MargmapError, QueryError
+from margmap.foundation.limits import Runner
+from margmap.foundation.pairs import raised
+from margmap.inference.kept_values import KeptValues, NodesAbove
+from margmap.inference.networks import kept_circuit
+from margmap.inference.passes import forward
+from margmap.inference.queries import Posteriors, posteriors
+from margmap.inference.scaled import scaled
+from margmap.network.network import Network
+from margmap.solve.kept_reduction import KeptReduction
+from margmap.solve.marginal_map import marginal_map
+from margmap.solve.methods import AUTO
+from margmap.solve.network_map import compile_rounding
+from margmap.solve.question import check_limits
+from margmap.solve.reduce import Reduced
+from margmap.solve.report import ROUNDED
+from margmap.solve.result import Result
+
+#: Bytes that a session may keep.
+MEMORY = 256 << 20
+
+#: Seconds that the circuit of all questions about a network gets, before the network is compiled for this one.
+QUICK_SECONDS = 0.25
+
+
+class Session:
+    """Questions in a row about one model, each of which uses what the ones before have computed.
+
+    The methods take what the functions of the same names take, without the model, and give the same answers. Repeating
+    a query with evidence that differs in a few variables costs in proportion to the part of the circuit above these
+    variables. A session may be used from many threads at once. It keeps at most ``memory`` bytes beside the model: what
+    was asked longest ago is forgotten first, and what would not fit is computed from scratch each time.
+    """
+
+    def __init__(self, model: object, *, memory: int = MEMORY) -> None:
+        if isinstance(memory, bool) or not isinstance(memory, int) or memory < 0:
+            raise QueryError(f"memory={memory!r}: give a number of bytes from 0")
+        #: The circuit or the network that the questions are about.
+        self.model: Circuit | Network = as_model(model)
+        circuit = self.model if isinstance(self.model, Circuit) else kept_circuit(self.model, None)
+        self._memory = None if circuit is None else Memory(circuit, memory)
+        self._circuit = None if circuit is None else copy(circuit)
+        if self._circuit is not None:
+            self._circuit.memory = self._memory
+
+    def __repr__(self) -> str:
+        return f"Session({self.model!r})"
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are kept now, beside the model."""
+        return 0 if self._memory is None else self._memory.nbytes
+
+    def marginal_map(
+        self,
+        query: Sequence[Name] | None = None,
+        evidence: Mapping[Name, Value] | None = None,
+        method: str = AUTO,
+        time_limit: float | None = None,
+        **keywords: Any,
+    ) -> Result:
+        """What :func:`margmap.marginal_map` answers, with the same arguments."""
+        if self._circuit is None:
+            return marginal_map(self.model, query, evidence, method, time_limit, **keywords)
+        if isinstance(self.model, Circuit):
+            return marginal_map(self._circuit, query, evidence, method, time_limit, **keywords)
+        begun = perf_counter()
+        if method == AUTO and not keywords.keys() - {"k", "gap", "memory_limit", "on_progress"}:
+            quick = self._asked_of_circuit(query, evidence, time_limit, **keywords)
+            if quick is not None:
+                return quick
+        if time_limit is not None:
+            check_limits(time_limit)
+            time_limit = max(time_limit / 2, time_limit - (perf_counter() - begun))
+        return marginal_map(self.model, query, evidence, method, time_limit, **keywords)
+
+    def mpe(self, evidence: Mapping[Name, Value] | None = None, **keywords: Any) -> Result:
+        """What :func:`margmap.mpe` answers, with the same arguments."""
+        if "query" in keywords:
+            raise QueryError("mpe asks for every variable that is not observed: use marginal_map for a query")
+        return self.marginal_map(None, evidence, **keywords)
+
+    def posteriors(self, evidence: Mapping[Name, Value] | None = None, *, max_edges: int | None = None) -> Posteriors:
+        """What :func:`margmap.posteriors` answers, with the same arguments."""
+        if self._circuit is not None and max_edges is None:
+            return posteriors(self._circuit, evidence)
+        return posteriors(self.model, evidence, max_edges=max_edges)
+
+    def _asked_of_circuit(self, query: Any, evidence: Any, time_limit: float | None, **keywords: Any) -> Result | None:
+        """The answer that the circuit of a network proves at once; None if it does not."""
+        assert isinstance(self.model, Network)
+        seconds = QUICK_SECONDS if time_limit is None else min(QUICK_SECONDS, time_limit / 2)
+        with suppress(MargmapError):  # which the network itself words in its own way
+            result = marginal_map(self._circuit, query, evidence, AUTO, seconds, **keywords)
+            rounding = compile_rounding(self.model)
+            if result.status == "interrupted" or (result.status == "optimal" and rounding <= ROUNDED):
+                return replace(result, log_upper=raised(result.log_upper, rounding))
+        return None
+
+
+class Memory:
+    """What the circuit of a session remembers. Whoever finds something in use by another thread begins from scratch."""
+
+    def __init__(self, circuit: Circuit, most_bytes: int) -> None:
+        self._circuit, self._most = circuit, most_bytes
+        self._above = NodesAbove(circuit, most_bytes // 4)
+        self._lock = Lock()
+        self._reductions: OrderedDict[tuple[int, ...], tuple[KeptReduction, Lock]] = OrderedDict()
+        #: The values under the last answer, and under the last evidence that posteriors were asked for.
+        self._scored, self._seen = _Shared(circuit, self._above), _Shared(circuit, self._above)
+        self._keeps_values = 4 * KeptValues.bytes_of(circuit) <= most_bytes
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes that are kept now."""
+        with self._lock:
+            kept = sum(one.nbytes for one, _ in self._reductions.values())
+        return kept + self._above.nbytes + self._scored.nbytes + self._seen.nbytes
+
+    def reduce(self, columns: Sequence[int], codes: IntArray, reals: FloatArray, run: Runner) -> Reduced | None:
+        """The reduction from the one before for the same query."""
+        if not columns or 2 * KeptReduction.bytes_of(self._circuit) > self._most:
+            return None
+        key = tuple(columns)
+        with self._lock:
+            if key not in self._reductions:
+                self._reductions[key] = KeptReduction(self._circuit, columns, self._above), Lock()
+            self._reductions.move_to_end(key)
+            kept, lock = self._reductions[key]
+        if not lock.acquire(blocking=False):
+            return None
+        try:
+            return kept.reduce(codes, reals, run)
+        finally:
+            lock.release()
+            self._forget_some()
+
+    def value_pair(self, codes: IntArray, reals: FloatArray) -> tuple[float, float]:
+        """The value of a row from that of the row before."""
+        value, exponent = self._last(self._scored, codes, reals)
+        s = scaled(self._circuit)
+        return float(value[-1] * s.total), float(exponent[-1] + s.total_exponent)
+
+    def values(self, codes: IntArray, reals: FloatArray) -> tuple[FloatArray, FloatArray]:
+        """The values of all nodes from those of the row before."""
+        return self._last(self._seen, codes, reals, self._circuit.num_nodes)
+
+    def _last(
+        self, shared: _Shared, codes: IntArray, reals: FloatArray, nodes: int = 1
+    ) -> tuple[FloatArray, FloatArray]:
+        """The values of the last nodes under a row, copied."""
+        if self._keeps_values and shared.lock.acquire(blocking=False):
+            try:
+                kept = shared.made()
+                kept.seen(kept.update(codes, reals))
+                return kept.value[-nodes:].copy(), kept.exponent[-nodes:].copy()
+            finally:
+                shared.lock.release()
+        value, exponent = np.empty(self._circuit.num_nodes), np.empty(self._circuit.num_nodes)
+        forward(scaled(self._circuit), codes, reals, value, exponent)
+        return value, exponent
+
+    def _forget_some(self) -> None:
+        """Forget the reductions used longest ago as long as there is too much."""
+        while self._reductions and self.nbytes > self._most:
+            with self._lock:
+                self._reductions.popitem(last=False)
+
+
+class _Shared:
+    """Values for one thread at a time, made when first used."""
+
+    def __init__(self, circuit: Circuit, above: NodesAbove) -> None:
+        self.lock = Lock()
+        self._circuit, self._above = circuit, above
+        self._values: KeptValues | None = None
+
+    def made(self) -> KeptValues:
+        if self._values is None:
+            self._values = KeptValues(self._circuit, self._above)
+        return self._values
+
+    @property
+    def nbytes(self) -> int:
+        return 0 if self._values is None else KeptValues.bytes_of(self._circuit)

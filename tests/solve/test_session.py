@@ -1,0 +1,208 @@
+"""Questions in a row: the same answers as from scratch, whatever was asked before, and with however much room."""
+
+import itertools
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import margmap as mm
+import naive
+import plain_elimination as plain
+from circuits import SORTS, columns, fixed, random_circuit, random_instance
+from margmap.foundation.limits import Stopped
+from margmap.inference.kept_values import NodesAbove
+from margmap.solve import session as sessions
+from margmap.solve.kept_reduction import KeptReduction
+from margmap.solve.reduce import reduce, reduce_codes
+
+
+def walked(flat):
+    """The nodes of a reduced circuit in the order of a walk from the root, children first."""
+    place, nodes = {}, []
+
+    def visit(n):
+        if n in place:
+            return
+        edges = slice(flat.start[n], flat.start[n + 1])
+        below = flat.child[edges].tolist()
+        for c in below:
+            visit(c)
+        place[n] = len(nodes)
+        label = (int(flat.kind[n]), int(flat.var[n]), int(flat.value[n]))
+        nodes.append((*label, tuple(place[c] for c in below), tuple(flat.weight[edges].tolist())))
+
+    visit(flat.num_nodes - 1)
+    return nodes
+
+
+def steps(rng, circuit, query, evidence, number):
+    """Evidence that changes one variable at a time: another value, none, or a variable more; not always possible."""
+    known = dict(evidence)
+    others = [v for v in circuit.variables if v.name not in query]
+    for _ in range(number if others else 1):
+        if others:
+            v = others[rng.integers(len(others))]
+            if v.name in known and rng.random() < 0.4:
+                del known[v.name]
+            elif v.continuous:
+                known[v.name] = float(rng.normal(0, 1.5))
+            else:
+                known[v.name] = v.label(int(rng.integers(v.cardinality)))
+        yield dict(known)
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_the_reduction_is_that_from_scratch(sort):
+    rng, compared = np.random.default_rng(7), 0
+    for _ in range(12):
+        circuit = random_circuit(rng, **SORTS[sort])
+        query, evidence = random_instance(rng, circuit)
+        kept = KeptReduction(circuit, columns(circuit, query), NodesAbove(circuit, 1 << 20))
+        for known in steps(rng, circuit, query, evidence, 12):
+            codes, reals = circuit.evidence_codes(known)
+            try:
+                expected = reduce(circuit, query, known)
+            except mm.ImpossibleEvidenceError:
+                with pytest.raises(mm.ImpossibleEvidenceError):
+                    kept.reduce(codes, reals)
+                continue
+            found = kept.reduce(codes, reals)
+            assert walked(found.flat) == walked(expected.flat)
+            assert (found.evidence, found.rounding) == (expected.evidence, expected.rounding)
+            assert (found.names, found.cardinality.tolist()) == (expected.names, expected.cardinality.tolist())
+            compared += 1
+    assert compared >= 12
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_answers_against_enumeration(sort):
+    rng = np.random.default_rng(11)
+    for _ in range(6):
+        circuit = random_circuit(rng, **SORTS[sort])
+        session = mm.Session(circuit)
+        for _ in range(2):
+            query, evidence = random_instance(rng, circuit)
+            for known in steps(rng, circuit, query, evidence, 5):
+                ranked = naive.marginal_map(circuit, columns(circuit, query), fixed(circuit, known))
+                if not ranked or ranked[0][0] == 0:
+                    with pytest.raises(mm.ImpossibleEvidenceError):
+                        session.marginal_map(query, known)
+                    continue
+                result = session.marginal_map(query, known, k=2)
+                assert result.status == "optimal"
+                assert result.log_prob == pytest.approx(naive.log(ranked[0][0]), rel=1e-9, abs=1e-9)
+                assert result.log_prob == mm.marginal_map(circuit, query, known, k=2).log_prob
+                expected = mm.posteriors(circuit, known)
+                found = session.posteriors(known)
+                assert dict(found) == dict(expected)
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_networks(kept, monkeypatch):
+    if not kept:
+        monkeypatch.setattr(sessions, "kept_circuit", lambda network, limit: None)
+    compared = 0
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        kind = "bayes" if seed % 3 else "markov"
+        cardinality, factors = plain.random_network(rng, 6, kind=kind, zeros=0.2)
+        network = mm.Network([mm.Variable(f"v{i}", c) for i, c in enumerate(cardinality)], factors, kind)
+        session = mm.Session(network)
+        query = [f"v{i}" for i in rng.permutation(6)[:3]]
+        for known in steps(rng, network, query, {}, 5):
+            try:
+                expected = mm.marginal_map(network, query, known)
+            except mm.MargmapError as error:
+                with pytest.raises(type(error)):
+                    session.marginal_map(query, known)
+                continue
+            found = session.marginal_map(query, known)
+            assert (found.status, expected.status) == ("optimal", "optimal")
+            assert found.log_prob == pytest.approx(expected.log_prob, rel=1e-9, abs=1e-9)
+            assert found.log_upper >= expected.log_prob - 1e-9
+            assert session.mpe(known).log_prob == pytest.approx(mm.mpe(network, known).log_prob, rel=1e-9, abs=1e-9)
+            for name, values in mm.posteriors(network, known).items():
+                assert session.posteriors(known)[name] == pytest.approx(values)
+            compared += 1
+    assert compared > 30
+
+
+def test_many_threads():
+    rng = np.random.default_rng(3)
+    circuit = random_circuit(rng, variables=10, most=400)
+    names = list(circuit.names)
+    session = mm.Session(circuit)
+    questions = []
+    for _ in range(60):
+        order = rng.permutation(10)
+        questions.append(
+            ([names[i] for i in sorted(order[:3])], {names[order[4]]: circuit.variables[order[4]].label(0)})
+        )
+    questions = [one for one in questions if mm.log_marginal(circuit, one[1]) > -np.inf] * 3
+    expected = [mm.marginal_map(circuit, *one).log_prob for one in questions]
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda one: session.marginal_map(*one).log_prob, questions))
+        shown = list(pool.map(lambda one: dict(session.posteriors(one[1])), questions))
+    assert found == expected
+    assert shown == [dict(mm.posteriors(circuit, one[1])) for one in questions]
+
+
+def test_memory_is_bounded():
+    rng = np.random.default_rng(5)
+    circuit = random_circuit(rng, variables=10, most=400)
+    names = list(circuit.names)
+    most = 6 * KeptReduction.bytes_of(circuit) + 300_000
+    session, unbounded = mm.Session(circuit, memory=most), mm.Session(circuit)
+    for query in itertools.islice(itertools.combinations(names, 3), 40):
+        for one in (session, unbounded, mm.Session(circuit, memory=0)):
+            assert one.marginal_map(query).log_prob == mm.marginal_map(circuit, query).log_prob
+        assert 0 < session.nbytes <= most
+    assert unbounded.nbytes > most
+
+
+def test_the_store_is_emptied(monkeypatch):
+    monkeypatch.setattr("margmap.solve.kept_reduction.LEAST_EDGES", 1)
+    monkeypatch.setattr("margmap.solve.kept_reduction.MOST_TIMES", 1)
+    rng = np.random.default_rng(6)
+    circuit = random_circuit(rng, variables=8, most=200)
+    query = list(circuit.names)[:3]
+    kept = KeptReduction(circuit, columns(circuit, query), NodesAbove(circuit, 1 << 20))
+    for known in steps(rng, circuit, query, {}, 40):
+        if mm.log_marginal(circuit, known) == -np.inf:
+            continue
+        codes, reals = circuit.evidence_codes(known)
+        expected = reduce_codes(circuit, columns(circuit, query), codes, reals)
+        assert walked(kept.reduce(codes, reals).flat) == walked(expected.flat)
+        assert kept.count <= 3 * circuit.num_nodes
+
+
+def test_stopped_on_the_way():
+    rng = np.random.default_rng(8)
+    circuit = random_circuit(rng, variables=8, most=200)
+    query = list(circuit.names)[:3]
+    kept = KeptReduction(circuit, columns(circuit, query), NodesAbove(circuit, 1 << 20))
+    free, calls = circuit.evidence_codes({}), itertools.count()
+
+    def stops(work, edges, room=0):
+        if next(calls) % 2:
+            raise Stopped("time_limit")
+        return work(np.array([0, 1 << 60]))
+
+    expected = walked(reduce_codes(circuit, columns(circuit, query), *free).flat)
+    for _ in range(3):
+        with pytest.raises(Stopped):
+            kept.reduce(*free, stops)
+        assert walked(kept.reduce(*free).flat) == expected
+
+
+def test_what_cannot_be_asked():
+    circuit = random_circuit(np.random.default_rng(1))
+    session = mm.Session(circuit)
+    with pytest.raises(mm.QueryError, match="unknown variable"):
+        session.marginal_map(["nobody"])
+    with pytest.raises(mm.QueryError, match="use marginal_map for a query"):
+        session.mpe(query=[])
+    with pytest.raises(mm.QueryError, match="number of bytes"):
+        mm.Session(circuit, memory=-1)
+    assert "Circuit" in repr(session)
