@@ -34,6 +34,7 @@ THRESHOLD = "tests/solve/test_near_ties.py::test_a_search_finds_what_is_above_it
 LEFT = "tests/solve/test_near_ties.py::test_a_stopped_search_leaves_every_better_state"
 LEFT_OF_MANY = "tests/solve/test_near_ties.py::test_a_stopped_search_for_the_k_best_bounds_the_others"
 SWEEP = "tests/solve/test_near_ties.py::test_a_sweep_loses_nothing_above_its_bound"
+RULES = "tests/solve/test_constraints.py::test_equals_enumeration"
 ANSWERS_BEYOND = "tests/solve/test_near_ties.py::test_answers_beyond_doubles"
 BEYOND = "tests/solve/test_near_ties.py::test_a_sweep_beyond_doubles"
 WIDE = "tests/solve/test_near_ties.py::test_wide_frontiers"
@@ -51,6 +52,7 @@ WIDTHS = "tests/solve/test_frontier.py::test_bounds_hold_under_any_width_limit"
 TOP = "tests/solve/test_topk.py::test_equals_sorted_enumeration"
 LAST_BIT = "tests/solve/test_topk.py::test_the_upper_bound_is_sound_to_the_last_bit"
 REDUCE = "tests/solve/test_reduce.py"
+SESSION = "tests/solve/test_session.py"
 SOLVE = "tests/solve/test_marginal_map.py"
 NETWORKS = "tests/network/test_compile.py"
 NETWORK_TIES = f"{NETWORKS}::test_values_that_are_almost_as_good"
@@ -95,8 +97,8 @@ SWEEP_BREAKS = _of(
     ),
     (
         "",
-        "if vector[i] > kept[r, i] and used[i] != 0:",
-        "if vector[i] > 1.01 * kept[r, i] and used[i] != 0:",
+        "if vector[i] * factor > kept[r, i] and used[i] != 0:",
+        "if vector[i] * factor > 1.01 * kept[r, i] and used[i] != 0:",
         "a vector that is almost dominated is dropped",
         (f"{SWEEP}[dense]", f"{SWEEP}[coins]", f"{WIDE}[8-0.2]"),
     ),
@@ -123,15 +125,15 @@ SWEEP_BREAKS = _of(
     ),
     (
         "def _values(",
-        "if merge and not _dominated(kept, kept_merged, count, surplus, used, best_of):",
-        "if merge and count == 0:",
+        "if merge and not _dominated(",
+        "if merge and count == 0 and not _dominated(",
         "surplus values of a variable are forgotten",
         (f"{SWEEP}[many values]", f"{SWEEP}[coins]"),
     ),
     (
         "def _join(",
-        "if merge and not _dominated(kept, kept_merged, count, surplus, used, best_of):",
-        "if merge and count == 0:",
+        "if merge and not _dominated(",
+        "if merge and count == 0 and not _dominated(",
         "surplus vectors of a join are forgotten",
         (f"{SWEEP}[dense]", f"{SWEEP}[coins]"),
     ),
@@ -144,15 +146,15 @@ SWEEP_BREAKS = _of(
     ),
     (
         "def _join(",
-        "or first_merged[pair_first[c]] != 0 or",
-        "or",
+        "count >= most or first_merged[a] != 0 or",
+        "count >= most or",
         "what is joined with a merged vector passes for a state",
         (f"{SWEEP}[dense]", f"{SWEEP}[coins]"),
     ),
     (
         "def _join(",
-        " or second_merged[pair_second[c]] != 0:",
-        ":",
+        "count >= most or first_merged[a] != 0 or second_merged[b] != 0:",
+        "count >= most or first_merged[a] != 0:",
         "what is joined with a merged vector of the second part passes for a state",
         (f"{SWEEP}[dense]", f"{SWEEP}[coins]"),
     ),
@@ -274,7 +276,7 @@ FRONTIER_BREAKS = _of(
     ),
     (
         "",
-        "log_upper = min(log_upper, max(raised(upper, bounds.log_upper), floor + slack))",
+        "log_upper = min(log_upper, max(raised(upper, log_whole), floor + slack))",
         "log_upper = min(log_upper, floor + slack)",
         "what was merged does not count in the bound",
         (f"{WIDTHS}[coins]", f"{WIDTHS}[latent tree]"),
@@ -879,6 +881,43 @@ SAFE_WEIGHTS = f"{ROUNDING}::test_weights_are_rounded_up"
 REBUILT_BEYOND = f"{ROUNDING}::test_rebuilt_beyond_doubles"
 EDGES = "tests/solve/test_edges.py"
 
+KEPT_BREAKS = [
+    *_of(
+        "solve/kept_reduction.py",
+        (
+            "def _forget(",
+            "if lost[c] or (s.kind[n] == SUM and changed[c]):",
+            "if lost[c]:",
+            "in a session sums keep the shares that their children had under the evidence before",
+            (f"{SESSION}::test_the_reduction_is_that_from_scratch[structured]",),
+        ),
+        (
+            "def _forget(",
+            "if lost[c] or (s.kind[n] == SUM and changed[c]):",
+            "if s.kind[n] == SUM and changed[c]:",
+            "in a session what is above a node that changed keeps it as it was",
+            (f"{SESSION}::test_the_reduction_is_that_from_scratch[structured]",),
+        ),
+        (
+            "def _build(",
+            "store.weight[store.seen_at[at]] = added(store.weight[store.seen_at[at]], w)",
+            "store.weight[store.seen_at[at]] = w",
+            "in a session, of two edges to one child the first is lost",
+            (f"{SESSION}::test_the_reduction_is_that_from_scratch[structured]",),
+        ),
+    ),
+    *_of(
+        "inference/passes.py",
+        (
+            "def forward_nodes(",
+            "again |= changed[s.child[e]]",
+            "again = changed[s.child[e]]",
+            "in a session a node whose last child did not change keeps its value",
+            (f"{SESSION}::test_the_reduction_is_that_from_scratch[structured]",),
+        ),
+    ),
+]
+
 NUMBER_BREAKS = [
     *_of(
         "foundation/pairs.py",
@@ -1206,14 +1245,14 @@ NETWORK_BREAKS = [
             _of(
                 "network/elimination.py",
                 (
-                    "def _max_out(",
-                    "if rows[i, x] > rows[i, at]:",
-                    "if rows[i, x] > rows[i, at] + 0.001:",
+                    "def _rows_out(",
+                    "if value > top:",
+                    "if value > top + 0.001:",
                     "a value that is better by little is not the maximum",
                     (NETWORK_TIES,),
                 ),
                 (
-                    "def answer(",
+                    "def maximum(",
                     "log_upper = raised(log_max, self.problem.log_constant, rounding + self.problem.rounding)",
                     "log_upper = log_max + self.problem.log_constant",
                     "the rounding of the elimination is left out of its bound",
@@ -1695,6 +1734,192 @@ CERTIFICATE_BREAKS = [
     ),
 ]
 
+RULE_BREAKS = [
+    *_of(
+        "solve/methods/frontier/sweep.py",
+        (
+            "def _dominated(",
+            "if (use > low[i] and use > free_high[i]) or (use < high[i] and use < free_low[i]):",
+            "if use > low[i] and use > free_high[i]:",
+            "a vector makes way for one that does not fit all of its completions",
+            (f"{RULES}[dense]", f"{RULES}[coins]", f"{RULES}[latent tree]"),
+        ),
+        (
+            "def _dominated(",
+            "larger = more < 700 and _covers(kept, r, vector, np.exp(more), used)",
+            "larger = True",
+            "vectors are compared with what prices have taken from them",
+            (f"{RULES}[dense]", f"{RULES}[coins]", f"{RULES}[latent tree]", f"{RULES}[structured]"),
+        ),
+        (
+            "def _fits(",
+            "if low > pending.high[i] or high < pending.low[i]:",
+            "if low > pending.high[i] + 1 or high < pending.low[i]:",
+            "what exceeds the upper end of a constraint by one is kept",
+            (f"{RULES}[dense]", f"{RULES}[coins]", f"{RULES}[latent tree]"),
+        ),
+    ),
+    *_of(
+        "solve/prices.py",
+        (
+            "",
+            "offset = raised(view.log_factor, log_factor, math.fsum(terms), rounding)",
+            "offset = raised(view.log_factor, log_factor, rounding)",
+            "the bound with prices lacks what they give back to states that satisfy the constraints",
+            (f"{RULES}[dense]", f"{RULES}[coins]"),
+        ),
+    ),
+    *_of(
+        "solve/rows.py",
+        (
+            "def _propagate(",
+            "if dear or most - dearest[i] + rows.cost[i, x] < rows.low[r]:",
+            "if dear or most - dearest[i] + rows.cost[i, x] <= rows.low[r]:",
+            "literals go with which a constraint can just be satisfied",
+            (f"{RULES}[dense]", f"{RULES}[coins]"),
+        ),
+    ),
+    *_of(
+        "solve/hill_climb.py",
+        (
+            "def _offer_allowed(",
+            "if not rows.allows(state[None])[0]:",
+            "if state.size == 0:",
+            "states that the constraints forbid become the best known",
+            (f"{RULES}[dense]", f"{RULES}[coins]"),
+        ),
+    ),
+]
+
+SOFT = "tests/inference/test_soft_evidence.py"
+SENSITIVITY = "tests/solve/test_sensitivity.py::test_every_observation_against_enumeration"
+DECISIONS = "tests/solve/test_decisions.py"
+
+ASKING_BREAKS = [
+    *_of(
+        "inference/soft.py",
+        (
+            "",
+            "logs = np.log(weights) - power_above(given) * LN2",
+            "logs = np.log(weights)",
+            "weights above 1 are not scaled down, but scaled up again",
+            (f"{SOFT}::test_against_enumeration", f"{SOFT}::test_a_weight_of_one_factor_moves_everything_alike"),
+        ),
+        (
+            "",
+            "power += power_above(value)",
+            "power = power_above(value)",
+            "of several weighted variables only the last is scaled back",
+            (f"{SOFT}::test_against_enumeration",),
+        ),
+    ),
+    *_of(
+        "inference/truncated.py",
+        (
+            "def _log_masses(",
+            "near = a if a >= 0 else -b",
+            "near = a if a >= 0 else b",
+            "an interval below the mean is taken for one above it",
+            (f"{SOFT}::test_masses_of_gaussians_far_out",),
+        ),
+        (
+            "def _one_sided(",
+            "length = min(h, 2 * _DEPTH / (a + math.sqrt(a * a + 2 * _DEPTH)))",
+            "length = min(h, 2 * 8.0 / (a + math.sqrt(a * a + 2 * 8.0)))",
+            "the tail of a mass is cut off too early",
+            (f"{SOFT}::test_masses_of_gaussians_far_out",),
+        ),
+    ),
+    *_of(
+        "network/virtual.py",
+        (
+            "",
+            "power += shift",
+            "power = shift",
+            "of several weighted variables only the last is scaled back",
+            (f"{SOFT}::test_against_enumeration", f"{SOFT}::test_weights_of_any_size_in_networks"),
+        ),
+        (
+            "def _parts(",
+            "half = exponent // 2",
+            "half = exponent // 2 + 1",
+            "weights that are taken apart are not the product of their parts",
+            (f"{SOFT}::test_weights_of_any_size_in_networks",),
+        ),
+    ),
+    *_of(
+        "solve/report.py",
+        (
+            "def moved(",
+            "log_upper = raised(result.log_upper, factor, lost)",
+            "log_upper = raised(result.log_upper, lost)",
+            "the bound is not scaled back as the state is",
+            (f"{SOFT}::test_stopped_early_the_bounds_hold", f"{SOFT}::test_against_enumeration"),
+        ),
+    ),
+    *_of(
+        "certificate/upper_circuit.py",
+        (
+            "def _multiply(",
+            "total = plus(total, one, up)",
+            "total = one",
+            "a hidden variable with weights is summed over its last value only",
+            (f"{SOFT}::test_certificates_cover_sets_and_likelihoods_and_refuse_intervals",),
+        ),
+    ),
+    *_of(
+        "solve/sensitivity.py",
+        (
+            "def _decided(",
+            "left = probability * (1 + _MARGIN) - float(joint.sum())",
+            "left = 0.5 * (probability * (1 + _MARGIN) - float(joint.sum()))",
+            "other states are given half of what is left for them",
+            (SENSITIVITY,),
+        ),
+        (
+            "def run(",
+            "rest = self._share(top[-1]) * (1 + _PROVEN)",
+            "rest = 0.0",
+            "no state but the best ones is thought possible",
+            (SENSITIVITY,),
+        ),
+    ),
+    *_of(
+        "solve/explain.py",
+        (
+            "def _largest_ratios(",
+            "ratio[n] = max(ratio[n], ratio[s.child[e]])",
+            "ratio[n] = ratio[s.child[e]]",
+            "the ratio of a sum is that of its last child",
+            (f"{DECISIONS}::test_explanations_against_enumeration",),
+        ),
+        (
+            "def _bound(",
+            "return log_ratio - (self.log_evidence - self.log_all + math.log(node.not_posterior)) + _SAME",
+            "return log_ratio - (self.log_evidence - self.log_all) + _SAME",
+            "the bound forgets that the evidence becomes rarer without the explanation",
+            (f"{DECISIONS}::test_explanations_against_enumeration",),
+        ),
+    ),
+    *_of(
+        "solve/decide.py",
+        (
+            "",
+            "likelihood = np.ones((len(utilities), *table.shape))",
+            "likelihood = np.full((len(utilities), *table.shape), 0.9)",
+            "the utilities that are not chosen are not certain to be seen",
+            (f"{DECISIONS}::test_decisions_against_enumeration",),
+        ),
+        (
+            "",
+            "_refuse_effects(free, chosen, evidence)",
+            "_refuse_effects(free, [], evidence)",
+            "evidence below a decision is taken, which changes what is maximised",
+            (f"{DECISIONS}::test_decisions_against_enumeration",),
+        ),
+    ),
+]
+
 MUTATIONS: list[Mutation] = [
     *SWEEP_BREAKS,
     *FRONTIER_BREAKS,
@@ -1711,7 +1936,10 @@ MUTATIONS: list[Mutation] = [
     *INCUMBENT_BREAKS,
     *PARALLEL_BREAKS,
     *FLAT_BREAKS,
+    *KEPT_BREAKS,
     *NUMBER_BREAKS,
     *NETWORK_BREAKS,
     *CERTIFICATE_BREAKS,
+    *RULE_BREAKS,
+    *ASKING_BREAKS,
 ]

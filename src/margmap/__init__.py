@@ -71,6 +71,7 @@ if TYPE_CHECKING:
     from margmap.learn.imputation import impute as impute
     from margmap.network.compile import compile as compile
     from margmap.network.network import Network as Network
+    from margmap.solve import constraints as constraints
     from margmap.solve.approximate import Approximation as Approximation
     from margmap.solve.approximate import approximate as approximate
     from margmap.solve.batch import FailedRow as FailedRow
@@ -132,7 +133,7 @@ _HOME = {
     "margmap.circuit.vtree": "Vtree vtree_of",
 }
 # Modules that are used by their own name, such as `margmap.plot.trace`.
-_SUBMODULES = ("learn", "plot")
+_SUBMODULES = {"constraints": "margmap.solve.constraints", "learn": "margmap.learn", "plot": "margmap.plot"}
 _MODULE = {name: module for module, names in _HOME.items() for name in names.split()}
 __all__ = sorted(_MODULE)
 
@@ -141,7 +142,8 @@ if not TYPE_CHECKING:  # to a type checker a misspelt name is an error
 
     def __getattr__(name: str) -> Any:
         if name in _SUBMODULES:
-            return import_module(f"margmap.{name}")  # which also sets the attribute
+            module = globals()[name] = import_module(_SUBMODULES[name])
+            return module
         if name not in _MODULE:
             raise AttributeError(f"module 'margmap' has no attribute {name!r}")
         value = getattr(import_module(_MODULE[name]), name)

@@ -52,13 +52,14 @@ def browser(session):
     assert session.run("return window.hacked") is None
 
 
+def link(data):
+    return "#q=" + base64.urlsafe_b64encode(data).decode().rstrip("=")
+
+
 def visit(browser, server, question=None):
     """Open the page, with a question in the link if there is one, and wait for the answer."""
     browser.visit("about:blank")
-    shared = (
-        "" if question is None else "#q=" + base64.urlsafe_b64encode(json.dumps(question).encode()).decode().rstrip("=")
-    )
-    browser.visit(server.link + shared)
+    browser.visit(server.link + ("" if question is None else link(json.dumps(question).encode())))
     browser.until(SETTLED)
 
 
@@ -73,8 +74,13 @@ def text(browser, selector):
 
 def answer(browser):
     """The state on the screen."""
-    script = "return [...document.querySelectorAll('dl.found > div')].map(d => [d.children[0].innerText, d.children[1].innerText])"
-    return dict(browser.run(script))
+    rows = "[...document.querySelectorAll('dl.found > div')]"
+    return dict(browser.run(f"return {rows}.map(d => [...d.children].map(part => part.textContent))"))
+
+
+def shown(state):
+    """A state as the screen has it."""
+    return {str(name): str(value) for name, value in state.items()}
 
 
 def row(circuit, name, part=""):
@@ -91,17 +97,15 @@ def test_clicks_give_the_answer_of_the_library(browser, clinic):
         code = circuit.variables[circuit.index(name)].code(value)
         click(browser, row(circuit, name, f".state[data-code='{code}']"))
     expected = mm.marginal_map(circuit, list(demo.QUERY), demo.EVIDENCE, k=5)
-    assert answer(browser) == {str(name): str(x) for name, x in expected.state.items()}
+    assert answer(browser) == shown(expected.state)
     assert "Proven optimal" in text(browser, "#status")
     assert f"{expected.log_prob:.6f}" in text(browser, ".probability")
     browser.until("return document.querySelectorAll('#top tbody tr').length === 5")
     posterior = mm.posteriors(circuit, demo.EVIDENCE)
     name = next(iter(posterior))
-    shown = browser.run(
-        "return [...document.querySelectorAll(arguments[0])].map(e => e.innerText)",
-        row(circuit, name, ".state .number"),
-    )
-    assert [float(s.removesuffix(" %").lstrip("<>")) for s in shown] == pytest.approx(
+    numbers = "return [...document.querySelectorAll(arguments[0])].map(e => e.innerText)"
+    found = browser.run(numbers, row(circuit, name, ".state .number"))
+    assert [float(s.removesuffix(" %").lstrip("<>")) for s in found] == pytest.approx(
         [100 * p for p in posterior.array(name)], abs=0.06
     )
     # The same state again takes the observation back.
@@ -109,14 +113,12 @@ def test_clicks_give_the_answer_of_the_library(browser, clinic):
     code = circuit.variables[circuit.index(name)].code(value)
     click(browser, row(circuit, name, f".state[data-code='{code}']"))
     known = {k: x for k, x in demo.EVIDENCE.items() if k != name}
-    assert answer(browser) == {
-        str(k): str(x) for k, x in mm.marginal_map(circuit, list(demo.QUERY), known).state.items()
-    }
+    assert answer(browser) == shown(mm.marginal_map(circuit, list(demo.QUERY), known).state)
     click(browser, "#clear")
     assert text(browser, "#counts").startswith("0 observed, 0 asked")
     click(browser, "#ask-rest")
     assert len(answer(browser)) == len(circuit.variables)
-    assert answer(browser) == {str(k): str(x) for k, x in mm.mpe(circuit).state.items()}
+    assert answer(browser) == shown(mm.mpe(circuit).state)
 
 
 def test_sets_and_likelihoods(browser, clinic):
@@ -124,7 +126,8 @@ def test_sets_and_likelihoods(browser, clinic):
     visit(browser, clinic, {"query": ["course"], "evidence": {}})
     illness = circuit.variables[circuit.index("illness")]
     click(browser, row(circuit, "illness", "[data-form=set]"))
-    pressed = f'return [...document.querySelectorAll("{row(circuit, "illness", ".state[aria-pressed=true]")}")].map(e => Number(e.dataset.code))'
+    states = f'document.querySelectorAll("{row(circuit, "illness", ".state[aria-pressed=true]")}")'
+    pressed = f"return [...{states}].map(e => Number(e.dataset.code))"
     first = browser.run(pressed)
     other = next(code for code in range(illness.cardinality) if code not in first)
     click(browser, row(circuit, "illness", f".state[data-code='{other}']"))
@@ -144,6 +147,25 @@ def test_sets_and_likelihoods(browser, clinic):
     assert f"{expected.log_prob:.6f}" in text(browser, ".probability")
 
 
+def test_continuous_variables(browser):
+    g, x = mm.Variable("g", 0), mm.Variable("x", 2, ("low", "high"))
+    circuit = mm.circuit_of(
+        0.5 * mm.gaussian(g, 0.0, 1.0) * x["low"] + 0.5 * mm.gaussian(g, 3.0, 1.0) * x["high"], [g, x]
+    )
+    with serving(circuit) as server:
+        visit(browser, server)
+        assert "mean 1.5, deviation 1.8" in text(browser, "li[data-column='0'] .number")
+        assert browser.run("return document.querySelector(\"li[data-column='0'] [data-role=asked]\").disabled")
+        click(browser, "li[data-column='1'] [data-role=asked]")
+        for value, best in (("2.5", "high"), ("-1", "low")):
+            enter = "i.value = arguments[0]; i.dispatchEvent(new Event('change'))"
+            browser.run(f"const i = document.querySelector('li input'); {enter}", value)
+            browser.until(SETTLED)
+            assert answer(browser) == {"x": best}
+            expected = mm.marginal_map(circuit, ["x"], {"g": float(value)})
+            assert f"{expected.log_prob:.6f}" in text(browser, ".probability")
+
+
 def test_keys_alone(browser, clinic):
     circuit = clinic.settings.model
     visit(browser, clinic)
@@ -159,7 +181,7 @@ def test_keys_alone(browser, clinic):
     browser.until(SETTLED)
     names = circuit.names
     expected = mm.marginal_map(circuit, [names[0]], {names[2]: circuit.variables[2].label(1)})
-    assert answer(browser) == {str(k): str(x) for k, x in expected.state.items()}
+    assert answer(browser) == shown(expected.state)
     label = browser.run("return document.activeElement.getAttribute('aria-label')")
     assert label == f"{names[2]}: observed, {circuit.variables[2].label(1)}"
     keys("s")
@@ -175,18 +197,18 @@ def test_keys_alone(browser, clinic):
 def test_search_and_filter(browser, clinic):
     circuit = clinic.settings.model
     visit(browser, clinic, {"query": ["illness"], "evidence": {"season": "winter"}})
-    shown = "return [...document.querySelectorAll('#variables .name')].map(e => e.innerText)"
+    listed = "return [...document.querySelectorAll('#variables .name')].map(e => e.innerText)"
     browser.keys("#search", "winter")
-    assert browser.run(shown) == [
+    assert browser.run(listed) == [
         str(v.name) for v in circuit.variables if any("winter" in s for s in (str(v.name), *v.states))
     ]
     browser.run("const s = document.getElementById('search'); s.value = ''; s.oninput()")
     browser.click("#filters [data-value=asked]")
-    assert browser.run(shown) == ["illness"]
+    assert browser.run(listed) == ["illness"]
     browser.click("#filters [data-value=observed]")
-    assert browser.run(shown) == ["season"]
+    assert browser.run(listed) == ["season"]
     browser.click("#filters [data-value=all]")
-    assert len(browser.run(shown)) == len(circuit.variables)
+    assert len(browser.run(listed)) == len(circuit.variables)
 
 
 def test_painting(browser, digits):
@@ -202,7 +224,7 @@ def test_painting(browser, digits):
     browser.until(SETTLED)
     evidence = {1: 1, 2: 1, 3: 1, 4: 1, 9: 0, 10: 0}
     expected = mm.marginal_map(circuit, [59, 60, 61], evidence)
-    assert answer(browser) == {str(k): str(x) for k, x in expected.state.items()}
+    assert answer(browser) == shown(expected.state)
     assert text(browser, "#counts").startswith("6 observed, 3 asked")
     # A stroke that begins on such a pixel takes it away; keys paint too.
     browser.drag(cell(58), (0, 0), (side, 0))
@@ -300,7 +322,7 @@ def test_fifty_rapid_clicks(browser, clinic):
     assert most <= 1
     browser.until(SETTLED)
     expected = mm.marginal_map(circuit, ["course"], {"illness": circuit.variables[circuit.index("illness")].label(1)})
-    assert answer(browser) == {str(k): str(x) for k, x in expected.state.items()}
+    assert answer(browser) == shown(expected.state)
     assert f"{expected.log_prob:.6f}" in text(browser, ".probability")
 
 
@@ -331,14 +353,14 @@ def test_a_killed_server(browser, tmp_path):
         browser.visit(link)
         browser.until(SETTLED)
         click(browser, "li[data-column='0'] [data-role=asked]")
-        shown = answer(browser)
+        before = answer(browser)
         process.send_signal(signal.SIGKILL)
         process.wait(timeout=10)
         browser.click("li[data-column='1'] .state")
         browser.until(f"{STATE} === 'gone'")
         assert browser.run("return document.getElementById('gone').hidden") is False
         assert "does not answer" in text(browser, "#gone")
-        assert answer(browser) == shown
+        assert answer(browser) == before
         browser.click("[data-export=json]")
         browser.until("return /does not answer/.test(document.getElementById('export-note').textContent)")
     finally:
@@ -358,8 +380,7 @@ def test_hostile_names(browser):
             click(browser, f"li[data-column='{column}'] .state")
         known = {circuit.names[i]: circuit.variables[i].label(0) for i in (1, 2, 3)}
         expected = mm.marginal_map(circuit, [circuit.names[0], circuit.names[4]], known)
-        script = "return [...document.querySelectorAll('dl.found > div')].map(d => [d.children[0].textContent, d.children[1].textContent])"
-        assert dict(browser.run(script)) == expected.state
+        assert answer(browser) == expected.state
         assert browser.run("return document.querySelectorAll('img, iframe').length") == 0
         browser.click("[data-export=csv]")
         (head, *_) = csv.reader(io.StringIO(browser.run("return document.getElementById('exported-text').textContent")))
@@ -371,12 +392,8 @@ def test_hostile_names(browser):
         browser.visit("about:blank")
         browser.visit(address)
         browser.until(SETTLED)
-        assert dict(browser.run(script)) == expected.state
-        for junk in (
-            "#q=%%%",
-            "#q=AAAA",
-            "#q=" + base64.urlsafe_b64encode(b'{"query":7,"evidence":[1]}').decode().rstrip("="),
-        ):
+        assert answer(browser) == expected.state
+        for junk in ("#q=%%%", "#q=AAAA", link(b'{"query":7,"evidence":[1]}')):
             browser.visit("about:blank")
             browser.visit(server.link + junk)
             browser.until(SETTLED)
@@ -391,8 +408,9 @@ def test_screens(browser, digits, width, dark):
     assert browser.run("return document.documentElement.scrollWidth") <= width
     light = browser.run("return getComputedStyle(document.documentElement).backgroundColor")
     assert (int(light.split("(")[1].split(",")[0]) < 60) == dark
-    unnamed = "return [...document.querySelectorAll('button, input, select')].filter(e => !(e.ariaLabel || e.textContent || e.labels?.length || e.title)).length"
-    assert browser.run(unnamed) == 0
+    named = "e.ariaLabel || e.textContent || e.labels?.length || e.title"
+    every = "[...document.querySelectorAll('button, input, select')]"
+    assert browser.run(f"return {every}.filter(e => !({named})).length") == 0
 
 
 def test_nothing_comes_from_elsewhere(browser, clinic):

@@ -3,11 +3,15 @@
 import http.client
 import json
 import math
+import re
 import runpy
 import shlex
+import signal
 import subprocess
 import sys
 import time
+import urllib.request
+from importlib import import_module
 
 import pytest
 
@@ -62,7 +66,7 @@ def test_files_and_headers(server):
 
 
 @pytest.mark.parametrize(
-    "name", ["nothing", "..%2fserver.py", "../server.py", "page/app.js", "%2e%2e/questions.py", ".%00"]
+    "name", ["nothing", "..%2fserver.py", "../server.py", "page/app.js", "%2e%2e/server.py", "%00"]
 )
 def test_no_other_file(server, name):
     assert call(server, name)[0] == 404
@@ -124,9 +128,7 @@ def test_a_question_that_is_too_long(server):
 def test_answers_are_those_of_the_library(server):
     circuit = server.settings.model
     columns = [circuit.index(name) for name in demo.QUERY]
-    evidence = {
-        circuit.index(name): circuit.variables[circuit.index(name)].code(x) for name, x in demo.EVIDENCE.items()
-    }
+    evidence = circuit.observed(demo.EVIDENCE)
     found = events(call(server, "ask", {"query": columns, "evidence": evidence, "k": 4, "tab": "t"})[2])
     found = [event for event in found if event["kind"] != "progress"]
     assert [event["kind"] for event in found] == ["answer", "posteriors", "top"]
@@ -148,9 +150,7 @@ def test_answers_are_those_of_the_library(server):
 def test_what_would_change_the_answer(server):
     circuit = server.settings.model
     columns = [circuit.index(name) for name in demo.QUERY]
-    evidence = {
-        circuit.index(name): circuit.variables[circuit.index(name)].code(x) for name, x in demo.EVIDENCE.items()
-    }
+    evidence = circuit.observed(demo.EVIDENCE)
     *found, last = events(call(server, "changes", {"query": columns, "evidence": evidence})[2])
     base = mm.marginal_map(circuit, list(demo.QUERY), demo.EVIDENCE).state
     expected, tried = {}, 0
@@ -164,8 +164,21 @@ def test_what_would_change_the_answer(server):
             tried += 1
             if state != base:
                 expected[circuit.index(name), None if label is None else variable.code(label)] = list(state.values())
-    assert last == {"kind": "tried", "tried": tried}
+    names = [circuit.index(name) for name in demo.EVIDENCE]
+    hidden = [e for e in found if e["column"] not in names]
+    found = [e for e in found if e["column"] in names]
+    for event in hidden:
+        variable = circuit.variables[event["column"]]
+        known = {**demo.EVIDENCE, variable.name: variable.label(event["to"])}
+        state = mm.marginal_map(circuit, list(demo.QUERY), known).state
+        assert [circuit.variables[c].label(x) for c, x in zip(columns, event["state"], strict=True)] == list(
+            state.values()
+        )
+        assert state != base
+    tried += sum(v.cardinality for i, v in enumerate(circuit.variables) if i not in {*names, *columns})
+    assert last == {"kind": "tried", "tried": tried, "complete": True}
     assert expected
+    assert hidden
     labels = [circuit.variables[c] for c in columns]
     assert {
         (e["column"], e["to"]): [v.label(x) for v, x in zip(labels, e["state"], strict=True)] for e in found
@@ -255,3 +268,34 @@ def test_numbers_that_json_lacks():
             json.dumps(event, allow_nan=False)
         top = events(text)[-1]["top"]
         assert math.exp(top[0]["log_prob"]) == pytest.approx(0.5)
+
+
+def test_without_the_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    monkeypatch.delitem(sys.modules, "margmap.explore.server")
+    with pytest.raises(mm.MissingExtraError, match=r"margmap\[explore\]"):
+        import_module("margmap.explore.server")
+
+
+def test_the_command(tmp_path):
+    run = [sys.executable, "-m", "margmap", "explore"]
+    for wrong, why in (
+        (["--grid", "8"], "such as 8x8"),
+        (["--grid", "7x7"], "64 variables"),
+        (["nowhere.json"], "nowhere"),
+    ):
+        end = subprocess.run([*run, *wrong], capture_output=True, text=True, cwd=tmp_path, timeout=60, check=False)
+        assert end.returncode == 2
+        assert why in end.stderr
+        assert "Traceback" not in end.stderr
+    process = subprocess.Popen([*run, "--port", "0"], stdout=subprocess.PIPE, text=True)
+    try:
+        link = process.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/[\w-]{20,}/", link)
+        with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(link + "model", timeout=20) as answer:
+            assert json.load(answer)["grid"] == [8, 8]
+        process.send_signal(signal.SIGINT)
+        assert process.wait(timeout=20) in (0, 130)
+    finally:
+        process.kill()
+        process.stdout.close()

@@ -1,9 +1,5 @@
 """A server of the page in this process, and models for it."""
 
-import threading
-import time
-from contextlib import contextmanager
-
 import numpy as np
 
 import margmap as mm
@@ -13,21 +9,9 @@ from margmap.explore.server import Server, Settings
 HOSTILE = "</script><img src=x onerror='window.hacked=1'>\"&amp;{{7*7}}"
 
 
-@contextmanager
 def serving(model, **settings):
     """A server that answers until the end of the block."""
-    server = Server(Settings(model, **settings))
-    thread = threading.Thread(target=server.run, daemon=True)
-    thread.start()
-    end = time.monotonic() + 10
-    while not server.started and time.monotonic() < end:
-        time.sleep(0.01)
-    try:
-        yield server
-    finally:
-        server.end()
-        thread.join(timeout=10)
-        assert not thread.is_alive()
+    return Server(Settings(model, **settings)).serving()
 
 
 def hostile_model():

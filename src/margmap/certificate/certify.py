@@ -75,6 +75,11 @@ def certify(
         result = marginal_map(circuit, query, evidence, gap=gap)
     elif not isinstance(result, Result):
         raise QueryError(f"result= is what marginal_map answered, not an object of type {type(result).__name__}")
+    if "constraints" in result.details:
+        raise QueryError(
+            "certificates do not cover constraints or differ_by: the proof would be about all states, of which this "
+            "need not be the best"
+        )
     if result.state is None:
         raise QueryError("no state to certify: the solver was stopped before it had one")
     gap = min(max(gap, TOLERANCE), MOST_LOG)

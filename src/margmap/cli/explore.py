@@ -36,9 +36,9 @@ def explore(
         from margmap import demo
 
         loaded: Circuit | Network
-        loaded, name, path, places = demo.load_digits(), "Digits", demo.DIGITS_MODEL, places or (demo.SIDE, demo.SIDE)
+        loaded, name, path, places = demo.load_digits(), "Digits", "digits", places or (demo.SIDE, demo.SIDE)
     else:
-        loaded, name, path = load_model(model, format), model.name, str(model.resolve())
+        loaded, name, path = load_model(model, format), model.name, str(model.resolve() if model.exists() else model)
     settings = Settings(loaded, name, path, places, time_limit, int(memory_limit * (1 << 30)), host, port)
     server = Server(settings)
     if host not in _LOOPBACK:

@@ -82,8 +82,8 @@ def parse_evidence(option: str, texts: Sequence[str] | None) -> dict[Name, Any]:
 
     pairs: list[tuple[Name, Any]] = []
     for text in texts or ():
-        for piece in split(_BIN.sub(lambda bin: bin[0].replace(",", "\0"), text), ","):
-            part = piece.replace("\0", ",")  # the comma in the name of a bin such as [18, 25) divides nothing
+        for masked in split(_BIN.sub(lambda bin: bin[0].replace(",", "\0"), text), ","):
+            part = masked.replace("\0", ",")  # the comma in the name of a bin such as [18, 25) divides nothing
             found = read_pair(part)
             if found is None:
                 raise QueryError(
@@ -93,6 +93,18 @@ def parse_evidence(option: str, texts: Sequence[str] | None) -> dict[Name, Any]:
                 )
             pairs.append((_name(option, text, found[0]), found[1]))
     return _distinct(pairs, option)
+
+
+def parse_constraints(texts: Sequence[str] | None, instance: Path | None, index: int | None) -> list[str] | None:
+    """The texts of ``--constraint`` and of an instance's "constraints", each of which can be read; None if none."""
+    from margmap.solve.constraints import parse
+
+    found = list(texts or ())
+    if instance is not None:
+        found += _instance_constraints(instance, index)
+    for text in found:
+        parse(text)
+    return found or None
 
 
 def parse_bytes(option: str, text: str | None) -> int | None:
@@ -142,6 +154,18 @@ def read_instance(path: Path, index: int | None) -> tuple[list[Name] | None, dic
         except QueryError as error:
             raise FormatError(f'"evidence", variable {name!r}: {error}', path=path) from None
     return query, found
+
+
+def _instance_constraints(path: Path, index: int | None) -> list[str]:
+    """What stands under "constraints" in an instance file."""
+    from margmap.io.files import read_lines
+    from margmap.io.reading import parse_json
+
+    instance = _choose(parse_json(read_lines(path), path), index, path)
+    found = instance.get("constraints", []) if isinstance(instance, dict) else []
+    if not isinstance(found, list) or not all(isinstance(text, str) for text in found):
+        raise FormatError('"constraints" must be a list of texts, such as "at most 2 of a=1, b=1"', path=path)
+    return found
 
 
 def _choose(data: Any, index: int | None, path: Path) -> Any:

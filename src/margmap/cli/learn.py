@@ -246,10 +246,10 @@ def _run(name: str, train: Table, valid: Table | None, options: dict[str, Any]) 
             parts = (reached.get(each, told.iteration) / most for each, most in limits.items())
             show(progress(told, max(parts, default=None)))
 
-        listener = {next(each for each in ("on_progress", "on_growth", "on_iteration") if each in known): tell}
+        told_by = next(name for name in ("on_growth", "on_iteration", "on_progress") if name in known)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NoSplitWarning)
-            found = function(train, valid, **options, **listener)
+            found = function(train, valid, **options, **{told_by: tell})
     if getattr(found, "warning", None) is not None:
         print(f"margmap: {found.warning}", file=sys.stderr)
     if name == "mixture":

@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from margmap.cli.base import STOPPED, interrupted
-from margmap.cli.inputs import given, is_network, parse_bytes, parse_options, question, require_circuit
+from margmap.cli.inputs import (
+    given,
+    is_network,
+    parse_bytes,
+    parse_constraints,
+    parse_options,
+    question,
+    require_circuit,
+)
 from margmap.cli.options import Dask, Evidence, Format, Index, Instance, Json, MaxEdges, Model, Query, flag, option
 from margmap.cli.output import complain, filled_bar, print_json, print_state, print_table, printable, report, spinner
 from margmap.errors import LimitError, MargmapError, QueryError
@@ -35,13 +43,17 @@ _CARRY = "Columns of --batch's rows to copy to the answers; or: all."
 _JOBS = "Processes: for --batch (without: one a core), or to share one hard query out over."
 _MEMORY = "Bytes that it may grow by, such as 500M (K, M or G)."
 _METHOD = f"The solver to use: {AUTO}, {', '.join(METHODS)}."
+_CONSTRAINT = "What the state must satisfy, such as 'at most 2 of pump=broken, valve=stuck'; may be repeated."
+_DIFFER = "With --top: each state differs from all before in so many variables or more."
 _OPTION = "An option of the method, such as heuristic=Pruned."
 _TRACE = "Write one row for each iteration of the method there."
+# How a search ends that has come to its end.
+ENDED = ("optimal", "infeasible")
 # The methods that tell after each iteration how far they are.
 _ITERATIVE = [name for name, method in METHODS.items() if "on_iteration" in method.options]
 _NOT_WITH_BATCH = (
     "--batch has its evidence in rows and its answers in a file: it goes with --query, --method, --time-limit, "
-    "--gap, --memory-limit and --option"
+    "--gap, --memory-limit, --constraint and --option"
 )
 _CERTIFICATE = (
     "wrote {certificate}: {certificate_vectors} vectors, {certificate_bytes} bytes, gap {certificate_gap:.2g} nats; "
@@ -57,6 +69,8 @@ def solve(
     time_limit: Annotated[float | None, option("S", "Stop after this many seconds.")] = None,
     gap: Annotated[float | None, option("G", "Stop once the bounds are this close, in nats.")] = None,
     top: Annotated[int | None, option("K", "Find the K best states instead of the best one.", min=1)] = None,
+    constraint: Annotated[list[str] | None, option("RULE", _CONSTRAINT, "--constraint", "-c")] = None,
+    differ_by: Annotated[int | None, option("N", _DIFFER, min=1)] = None,
     memory_limit: Annotated[str | None, option("N", _MEMORY)] = None,
     instance: Instance = None,
     index: Index = None,
@@ -96,12 +110,18 @@ def solve(
         raise typer.BadParameter(_NOT_WITH_BATCH)
     if batch is not None and output is None:
         raise typer.BadParameter("--batch needs --output FILE for the answers")
+    rules = parse_constraints(constraint, instance, index)
+    if differ_by is not None and top is None:
+        raise typer.BadParameter("--differ-by is about several states: give --top too")
     if certificate is not None and (batch is not None or (top or 1) > 1):
         raise typer.BadParameter("--certificate proves one best state: it does not go with --batch and --top")
+    if certificate is not None and rules is not None:
+        raise typer.BadParameter("--certificate does not cover constraints: leave one of the two out")
     if certificate is not None:
         require_circuit(model, format)
     options = _options_of(method, method_options or [], trace)
     options |= given(gap=gap, k=top, memory_limit=parse_bytes("--memory-limit", memory_limit))
+    options |= given(constraints=rules, differ_by=differ_by)
     if in_files and not is_network(model, format):
         raise typer.BadParameter("--evid, --query-file and --uai-files are for networks (.uai, .bif)")
     # With --batch the time limit is that of each row.
@@ -145,7 +165,7 @@ def solve(
         raise failure
     if failure is not None:
         complain(str(failure))
-    if result.status != "optimal":
+    if result.status not in ENDED:
         raise typer.Exit(STOPPED)
 
 
@@ -290,7 +310,8 @@ def _print_result(result: Result, top: int | None) -> None:
     if result.status != "optimal":
         print("there may be better states than the last of these")
     elif len(rows) < top:
-        print("there are no others: all other states have probability 0")
+        barred = "are not allowed, or " if "constraints" in result.details else ""
+        print(f"there are no others: all other states {barred}have probability 0")
 
 
 def _print_details(result: Result) -> None:
@@ -314,5 +335,5 @@ def _report_batch(summary: Summary, output: Path, json: bool) -> None:
     report(json, {"output": str(output), **facts}, *lines)
     if failed := summary.ended.get("failed"):
         print(f"{failed} rows failed: the column 'error' says why", file=sys.stderr)
-    if summary.interrupted or any(status != "optimal" for status in summary.ended):
+    if summary.interrupted or any(status not in ENDED for status in summary.ended):
         raise typer.Exit(STOPPED)

@@ -19,6 +19,7 @@ from margmap.errors import LimitError, MargmapError, QueryError
 from margmap.foundation.progress import Progress
 from margmap.network.network import Network
 from margmap.solve.result import Ranked, Result
+from margmap.solve.sensitivity import sensitivity
 from margmap.solve.session import Session
 
 #: At most this many best states are shown.
@@ -26,6 +27,12 @@ MOST_STATES = 50
 
 #: How many variables a command line names; more of them are better in a file.
 MOST_NAMES = 40
+
+#: Seconds for what would change the answer among the variables that are summed out.
+MOST_SECONDS = 10.0
+
+#: The posteriors of a network that is eliminated for each question may take as much as a circuit of so many edges.
+MOST_EDGES = 10_000_000
 
 Event = dict[str, Any]
 Model = Circuit | Network
@@ -81,8 +88,8 @@ def describe(model: Model, name: str, grid: tuple[int, int] | None) -> dict[str,
 def answers(
     session: Session, asked: Asked, tell: Callable[[Event], None], stopped: Callable[[], bool], limits: dict[str, Any]
 ) -> Iterator[Event]:
-    """The answer, then all posteriors, then the best states: one event each, and the bounds through ``tell``."""
-    model, evidence = session.model, asked.known(session.model)
+    """The answer, then all posteriors and the best states: one event each, and the bounds through ``tell``."""
+    model = session.model
 
     def on_progress(progress: Progress) -> None:
         if stopped():
@@ -90,36 +97,48 @@ def answers(
         tell({"kind": "progress", **_progress(model, asked, progress)})
 
     limits = {**limits, "on_progress": on_progress}
-    result = None
+    steps: list[Callable[[], Event]] = [lambda: _posteriors(session, asked)]
     if asked.query:
-        result = session.marginal_map(asked.names(model), evidence, **limits)
+        result = session.marginal_map(asked.names(model), asked.known(model), **limits)
         yield {"kind": "answer", **_answer(model, asked, result)}
-    if stopped():
-        return
+        if result.state is not None and asked.k > 1:
+            # What takes longer comes last: without a circuit these are the posteriors.
+            steps.insert(1 if session.compiled else 0, lambda: _several(session, asked, result, limits))
+    for step in steps:
+        if stopped():
+            return
+        yield step()
+
+
+def _posteriors(session: Session, asked: Asked) -> Event:
+    """p(x | evidence) of every variable that is not observed; if that is out of reach, why."""
     try:
-        found = session.posteriors(evidence)
-        arrays = {model.own(name): found.array(name).tolist() for name in found}
-        yield {"kind": "posteriors", "posteriors": arrays}
-    except LimitError as error:  # too wide to sum out, though the search may still have answered
-        yield {"kind": "posteriors", "posteriors": {}, "why": str(error)}
-    if stopped() or result is None or result.state is None or asked.k == 1:
-        return
-    try:
-        several = session.marginal_map(asked.names(model), evidence, k=asked.k, **limits)
+        found = session.posteriors(asked.known(session.model), max_edges=None if session.compiled else MOST_EDGES)
     except LimitError as error:
-        yield {"kind": "top", "top": [_ranked(model, asked, one) for one in result.top], "why": str(error)}
-        return
-    yield {
+        return {"kind": "posteriors", "posteriors": {}, "why": str(error)}
+    return {"kind": "posteriors", "posteriors": {session.model.own(name): found.array(name).tolist() for name in found}}
+
+
+def _several(session: Session, asked: Asked, best: Result, limits: dict[str, Any]) -> Event:
+    """The best states; if only one can be found, that one."""
+    model, why, result = session.model, "", best
+    try:
+        result = session.marginal_map(asked.names(model), asked.known(model), k=asked.k, **limits)
+    except LimitError as error:
+        why = str(error)
+    return {
         "kind": "top",
-        "status": several.status,
-        "top": [_ranked(model, asked, one) for one in several.top],
+        "status": result.status,
+        "top": [_ranked(model, asked, one) for one in result.top],
+        "why": why,
     }
 
 
 def changes(session: Session, asked: Asked, stopped: Callable[[], bool], limits: dict[str, Any]) -> Iterator[Event]:
-    """Which single changes of the evidence would change the answer: one event for each, then what was tried.
+    """Which single changes of what is known would change the answer: one event for each, then how many were tried.
 
-    Tried are, for each observed variable, every other value and no observation at all.
+    Tried are, for each observed variable, every other value and no observation at all; then, for each variable that is
+    summed out, every value that it could be observed to have (:func:`margmap.sensitivity`).
     """
     model = session.model
     if not asked.query:
@@ -143,26 +162,38 @@ def changes(session: Session, asked: Asked, stopped: Callable[[], bool], limits:
                 continue
             tried += 1
             if result.state != base.state and result.state is not None:
-                yield {
-                    "kind": "change",
-                    "column": column,
-                    "to": None if other is None else variable.code(other),
-                    "proven": result.status == "optimal" and base.status == "optimal",
-                    **_ranked(model, asked, result.top[0]),
-                }
-    yield {"kind": "tried", "tried": tried}
+                proven = result.status == "optimal" and base.status == "optimal"
+                state = _codes(model, asked, result.state)
+                yield _change(column, None if other is None else variable.code(other), state, proven)
+    if stopped():
+        return
+    seconds = min(MOST_SECONDS, limits.get("time_limit") or MOST_SECONDS)
+    found = sensitivity(model, asked.names(model), asked.known(model), time_limit=seconds)
+    for one in found.changes:
+        if one.value is None:
+            continue
+        tried += one.survives is not None
+        if one.survives is False and one.state is not None:
+            column = model.own(one.variable)
+            code, state = model.variables[column].code(one.value), _codes(model, asked, one.state)
+            yield {**_change(column, code, state, found.complete), "probability": one.probability}
+    yield {"kind": "tried", "tried": tried, "complete": found.complete}
+
+
+def _change(column: int, to: int | None, state: list[int], proven: bool) -> Event:
+    """With ``to`` observed of a variable, or nothing, the answer is another state."""
+    return {"kind": "change", "column": column, "to": to, "state": state, "proven": proven}
 
 
 def exported(model: Model, path: str, asked: Asked) -> dict[str, str]:
     """The question as Python code, as a command line, and as the JSON that ``--instance`` reads."""
     query = [v.name for v in asked.names(model)]
     evidence = {v.name: given for v, given in asked.known(model).items()}
-    load = "load_network" if isinstance(model, Network) else "load"
     more = f", k={asked.k}" if asked.k > 1 else ""
     python = [
         "import margmap as mm",
         "",
-        f"model = mm.{load}({path!r})",
+        f"model = mm.load({path!r})",
         f"evidence = {evidence!r}",
         f"result = mm.marginal_map(model, {query!r}, evidence{more})" if query else "",
         "print(result)" if query else "print(mm.posteriors(model, evidence))",
@@ -177,7 +208,7 @@ def _command(path: str, query: Sequence[Any], evidence: Mapping[Any, Any], k: in
     """The command line for a question; the names and values that it could not tell apart are left to a file."""
     words = ["margmap", "solve" if query else "marginal", path]
     if k > 1 and query:
-        words += ["-k", str(k)]
+        words += ["--top", str(k)]
     texts = [*map(str, query), *(str(part) for pair in evidence.items() for part in pair)]
     clear = all(text == text.strip() and text and not set(text) & set("=,|~:{}[]\n\"'\\") for text in texts)
     plain = all(isinstance(x, int | float | str) for x in evidence.values())
@@ -233,8 +264,8 @@ def _forms(model: Model) -> list[str]:
     for variable in model.variables:
         if variable.cardinality < 2:
             continue
-        some = {variable.label(0), variable.label(1)}
-        for form, evidence in (("set", some), ("soft", dict.fromkeys(some, 0.5))):
+        labels = {variable.label(x) for x in range(variable.cardinality)}
+        for form, evidence in (("set", labels), ("soft", dict.fromkeys(labels, 0.5))):
             try:
                 model.observed({variable: evidence})
                 known.append(form)
@@ -262,10 +293,14 @@ def _answer(model: Model, asked: Asked, result: Result) -> dict[str, Any]:
     return {**numbers, "best": best, "proof": text, "why": str(result.details.get("why", ""))}
 
 
+def _codes(model: Model, asked: Asked, state: Mapping[Any, Any]) -> list[int]:
+    """A state of the query by the numbers of its values."""
+    return [model.variables[column].code(state[model.variables[column].name]) for column in asked.query]
+
+
 def _ranked(model: Model, asked: Asked, ranked: Ranked) -> dict[str, Any]:
-    codes = [model.variables[column].code(x) for column, x in zip(asked.query, ranked.state.values(), strict=True)]
     return {
-        "state": codes,
+        "state": _codes(model, asked, ranked.state),
         "log_prob": _number(ranked.log_prob),
         "log_conditional": _number(ranked.log_conditional),
     }

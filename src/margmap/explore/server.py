@@ -130,6 +130,7 @@ class Server:
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             self.socket.bind((settings.host, settings.port))
+            self.socket.listen(64)
         except OSError as problem:
             self.socket.close()
             where = f"{settings.host} port {settings.port}"
@@ -162,10 +163,16 @@ class Server:
             self.running.stop_all()
             self.socket.close()
 
-    @property
-    def started(self) -> bool:
-        """Whether it answers."""
-        return bool(self._server.started)
+    @contextlib.contextmanager
+    def serving(self) -> Iterator[Server]:
+        """Serve in another thread until the end of the block."""
+        thread = threading.Thread(target=self.run, daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self.end()
+            thread.join(timeout=10)
 
     def end(self) -> None:
         """Let :meth:`run` come to its end, from any thread."""

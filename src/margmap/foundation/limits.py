@@ -22,7 +22,7 @@ from margmap.foundation.progress import Teller
 
 LongArray: TypeAlias = NDArray[np.int64]
 IntArray: TypeAlias = NDArray[np.int32]
-Status: TypeAlias = Literal["optimal", "time_limit", "memory_limit", "precision_limit", "interrupted"]
+Status: TypeAlias = Literal["optimal", "infeasible", "time_limit", "memory_limit", "precision_limit", "interrupted"]
 
 #: Bounds closer than this (in nats, so about relatively in probability) count as equal.
 TOLERANCE = 1e-9

@@ -144,12 +144,12 @@ def _is_identifier(present: NDArray[Any], values: NDArray[Any]) -> bool:
 def _codes(
     name: Name, values: NDArray[Any], entries: Any, own: tuple[str, ...], where: str, *, named: bool
 ) -> Variable:
-    """Codes keep their values as names; where these are 0, 1, 2, ... anyway, a file without names needs none."""
+    """Codes keep their values as names; where these are 0, 1, 2, ... anyway, they need none."""
     if values.size > MAX_VALUES:
         raise DataError(f"{where}: {values.size} different values, and {MAX_VALUES} are the most: put them into bins")
     top = values.size - 1
-    if not named and values[0] == 0 and values[-1] == top:
-        return Variable(name, max(2, values.size))
+    if values[0] == 0 and values[-1] == top:
+        return Variable(name, max(2, values.size), (), Encoding("codes", entries, missing=own) if named else None)
     states = tuple(number_text(float(x)) for x in values)
     return Variable(name, values.size, states, Encoding("codes", entries, missing=own))
 

@@ -404,9 +404,8 @@ def _lookup(variable: Variable, values: Sequence[Any], ids: NDArray[Any], what: 
             continue
         try:
             said = cell_of(variable, value) if isinstance(value, str) else value
-            code = None if said is None else variable.value(said)
-            assert code is None or isinstance(code, int | float)  # a cell is a value, no evidence of other forms
-            found[i] = (np.nan if real else -1) if code is None else code
+            if said is not None:
+                found[i] = variable.real(said) if real else variable.code(said)
         except QueryError as error:
             if unknown == "missing":
                 continue

@@ -35,7 +35,7 @@ from margmap.network.compile import compile as compile_network
 from margmap.network.network import Network
 from margmap.solve.marginal_map import marginal_map
 from margmap.solve.methods import METHODS
-from margmap.solve.question import check_limits, check_method
+from margmap.solve.question import check_constrained, check_limits, check_method
 from margmap.solve.result import Result
 
 __all__ = ["FailedRow", "marginal_map_many"]
@@ -139,7 +139,10 @@ def _prepared(
             options = {name: value for name, value in options.items() if name != "max_edges"}
     if isinstance(model, Circuit):
         require_tractable(model)
-    of_method = {name: x for name, x in options.items() if name not in ("k", "gap", "memory_limit")}
+    common = ("k", "gap", "memory_limit", "constraints", "differ_by")
+    of_method = {name: x for name, x in options.items() if name not in common}
+    if options.get("constraints") is not None or options.get("differ_by") is not None:
+        check_constrained(method)
     if isinstance(model, Network):
         of_method.pop("max_edges", None)
     check_method(method, options.get("k", 1), of_method, "network" if isinstance(model, Network) else "circuit")

@@ -11,6 +11,7 @@ from margmap.solve.methods import METHODS
 from margmap.solve.methods.brute_force import count_states
 from margmap.solve.methods.frontier.scope_tree import make_plan
 from margmap.solve.methods.frontier.solve import solve_planned
+from margmap.solve.prices import Priced
 from margmap.solve.reduce import Reduced
 from margmap.solve.result import Outcome
 
@@ -26,17 +27,21 @@ class Choice(NamedTuple):
     why: str
 
 
-def choose(reduced: Reduced, limits: Limits) -> Choice:
-    """Frontier where the scopes form a tree; otherwise enumeration where that is quick, or branch and bound."""
-    planned = make_plan(reduced.flat, reduced.cardinality.size, limits.run, limits.check)
-    edges = reduced.num_edges
+def choose(reduced: Reduced, limits: Limits, priced: Priced | None = None) -> Choice:
+    """Frontier where the scopes form a tree; otherwise enumeration where that is quick, or branch and bound.
+
+    ``priced`` is the problem with its constraints, where it has some: all three methods take them.
+    """
+    flat = reduced.flat if priced is None else priced.flat
+    planned = make_plan(flat, reduced.cardinality.size, limits.run, limits.check)
+    edges = flat.num_edges
     if planned is not None:
         why = f"the circuit is structured-decomposable: {planned[1].part_at.size - 1} scopes, {edges} edges left"
-        return Choice("frontier", partial(solve_planned, reduced, limits, *planned), why)
+        return Choice("frontier", partial(solve_planned, reduced, limits, *planned, priced=priced), why)
     states = count_states(reduced.cardinality)
     if states * edges <= ENUMERATE_WORK:
         name, why = "brute", f"two scopes cross, and {states} states are enumerated at once"
     else:
         name = "branch"
         why = f"two scopes of the circuit cross ({edges} edges left), so there is no order to sweep them in"
-    return Choice(name, partial(METHODS[name].solve, reduced, limits), why)
+    return Choice(name, partial(METHODS[name].solve, reduced, limits, priced=priced), why)

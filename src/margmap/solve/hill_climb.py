@@ -10,23 +10,36 @@ from margmap.foundation.limits import Limits
 from margmap.foundation.pairs import STEP, TINY, decoded, log_of, moved
 from margmap.solve.output_bounds import Bounds
 from margmap.solve.query_circuit import LEAF, Flat
+from margmap.solve.rows import Rows
 from margmap.solve.values import evaluate
 
 # Hill climbing looks at the clock after this many flips, or fewer on a circuit with many edges.
 FLIPS_AT_ONCE = 16
 EDGES_AT_ONCE = 5_000_000
 
+# Changes of one variable that are looked at where constraints may forbid the best of them.
+NEIGHBOURS = 256
+
 
 class Incumbents:
-    """The best states found so far, scored on the circuit the problem came with."""
+    """The best states found so far, scored on the circuit the problem came with; only those that satisfy all rows."""
 
-    def __init__(self, flat: Flat, bounds: Bounds, cardinality: IntArray, limits: Limits, most: int = 1) -> None:
+    def __init__(
+        self,
+        flat: Flat,
+        bounds: Bounds,
+        cardinality: IntArray,
+        limits: Limits,
+        most: int = 1,
+        rows: Rows | None = None,
+    ) -> None:
         # Relative to the bounds, good states have values near 1, which are quickest to compute with.
         self._flat = flat._replace(weight=bounds.share) if bounds.faithful else flat
         self._log_scale = bounds.log_upper if bounds.faithful else 0.0
         self._cardinality = cardinality
         self._limits = limits
         self._most = most
+        self._rows = rows
         #: Log values and states, best first, all different; replaced as a whole.
         self.ranked: tuple[tuple[float, IntArray], ...] = ()
 
@@ -45,6 +58,9 @@ class Incumbents:
     def offer(self, state: IntArray, climb: bool) -> bool:
         """Score a state, climb from it if asked to, keep it if it is among the best; whether there is a new best."""
         before = self.best[1]
+        if self._rows is not None:
+            self._offer_allowed(state, climb, self._rows)
+            return self.best[1] > before
         flips = max(1, min(FLIPS_AT_ONCE, EDGES_AT_ONCE // max(1, self._flat.num_edges))) if climb else 0
         state, value = state.copy(), -np.inf
         while True:
@@ -63,6 +79,28 @@ class Incumbents:
                 state = best.copy()
                 state[self._flat.var[int(leaf)]] = self._flat.value[int(leaf)]
                 self.offer(state, climb=False)
+
+    def _offer_allowed(self, state: IntArray, climb: bool, rows: Rows) -> None:
+        """The same within constraints: of the changes of one variable, the best that they allow."""
+        if not rows.allows(state[None])[0]:
+            return
+        state, value = state.copy(), float(_climb(self._flat, state.copy(), 0))
+        self.keep(state, value)
+        while climb and value > -np.inf:
+            self._limits.check()
+            leaves = neighbours(self._flat, state, NEIGHBOURS)
+            around = np.repeat(state[None], len(leaves), axis=0)
+            changed = leaves[:, 0].astype(np.int64)
+            around[np.arange(len(leaves)), self._flat.var[changed]] = self._flat.value[changed]
+            gaining = np.nonzero(rows.allows(around) & (leaves[:, 1] > value + 1e-12))[0]
+            if gaining.size == 0:
+                return
+            state = around[gaining[0]]
+            higher = float(_climb(self._flat, state.copy(), 0))
+            self.keep(state, higher)
+            if higher <= value:
+                return
+            value = higher
 
     def keep(self, state: IntArray, log_value: float) -> None:
         """Take a state of this log value among the best, if it is one of them."""

@@ -20,6 +20,7 @@ from margmap.foundation.notebook import notebook_bar
 from margmap.foundation.progress import OnProgress, Teller
 from margmap.inference.scaled import extra_rounding, scaled
 from margmap.network.network import Network
+from margmap.solve.constraints import Constraint
 from margmap.solve.methods import AUTO, METHODS
 from margmap.solve.question import Question, ask, check_limits
 from margmap.solve.reduce import Reduced, heaviest_state, reduce_codes
@@ -46,6 +47,8 @@ def marginal_map(
     jobs: int = 1,
     executor: Executor | None = None,
     on_progress: OnProgress | None = None,
+    constraints: Sequence[Constraint | str] | None = None,
+    differ_by: int | None = None,
     **options: Any,
 ) -> Result:
     """The most likely state of ``query`` given ``evidence``, all other variables summed out, and the proof.
@@ -72,6 +75,12 @@ def marginal_map(
     ``jobs`` is for one hard query: past the first second it is shared out over so many processes of this machine, or
     over the workers of ``executor``, anything with the interface of :mod:`concurrent.futures`. The answer is as proven
     as on one core.
+
+    ``constraints`` are what the state must satisfy, made by :mod:`margmap.solve.constraints` (``mm.constraints``);
+    bounds and proofs are then about the states that do, and ``log_conditional`` stays log p(q | e). If there is none,
+    the status is ``infeasible``.
+    ``k=5, differ_by=3`` asks for five states, each the best of those that differ from all before in three variables or
+    more; each is proven.
     """
     check_limits(time_limit, k, gap, memory_limit, jobs)
     if on_progress is not None and not callable(on_progress):
@@ -82,8 +91,8 @@ def marginal_map(
     with notebook_bar(on_progress) as told:
         teller = limits.teller = Teller(told, lambda: limits.clock() - limits.begun)
         with limits.catching_interrupts(), limits.not_counting_compilation():
-            question = ask(model, query, evidence, method, k, options, shared)
-            teller.log_factor, teller.rounding = question.log_factor, question.rounding
+            question = ask(model, query, evidence, method, k, options, shared, constraints, differ_by)
+            teller.log_factor, teller.rounding = question.log_factor, 2 * question.rounding
             result = _answer_or_nothing(question, limits)
         teller.end(result.state, result.log_prob, result.log_upper)
     details = {**result.details, "bounds": tuple(teller.moments)}
@@ -128,11 +137,14 @@ def answer(question: Question, limits: Limits) -> Result:
 
 def circuit_map(question: Question, limits: Limits) -> Result:
     """The answer for a circuit: reduce, choose, solve, report."""
+    if question.differ_by is not None or question.rules is not None:
+        from margmap.solve.constrained import constrained_map
+
+        return constrained_map(question, limits)
     circuit, columns = question.model, question.columns
     assert isinstance(circuit, Circuit)
     codes, reals = circuit.encoded(question.observed)
-    _prepare(circuit, limits)
-    limits.reserve((question.k + 1) * _seconds_of_a_pass(circuit))
+    prepare(circuit, limits, question.k)
     method, outcome = question.method, Outcome([np.zeros(0, dtype=np.int32)], -np.inf, "optimal")
     rounding, p_evidence = scaled(circuit).rounding, None
     try:
@@ -172,12 +184,14 @@ def _seconds_of_a_pass(circuit: Circuit) -> float:
     return SECONDS_PER_EDGE * circuit.num_edges + SECONDS_PER_LEAF * int(np.count_nonzero(circuit.kind < PRODUCT))
 
 
-def _prepare(circuit: Circuit, limits: Limits) -> None:
+def prepare(circuit: Circuit, limits: Limits, k: int = 1) -> None:
     """Make what a circuit keeps for all queries, if this is the first one, as long as there is time.
 
-    What was made is kept, so that a query that was stopped here has more time when it is asked again.
+    What was made is kept, so that a query that was stopped here has more time when it is asked again. The time that the
+    evaluation of ``k`` answers takes is set aside.
     """
     for step in (require_tractable, lambda c: scaled(c)):
         if circuit.num_edges > LARGE and limits.late(GRACE):
             raise Stopped("time_limit")
         step(circuit)
+    limits.reserve((k + 1) * _seconds_of_a_pass(circuit))

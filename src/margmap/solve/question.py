@@ -15,9 +15,13 @@ from margmap.foundation.wording import did_you_mean
 from margmap.inference.soft import conditioned
 from margmap.network.network import Network
 from margmap.solve.methods import AUTO, METHODS, methods_for
+from margmap.solve.rules import Rules, rules_of
 
 # The keywords of marginal_map, for whoever misspells one: what is no keyword is taken for an option of the method.
-_KEYWORDS = ("query", "evidence", "method", "time_limit", "k", "gap", "memory_limit", "jobs", "executor", "on_progress")
+_KEYWORDS = (
+    *("query", "evidence", "method", "time_limit", "k", "gap", "memory_limit", "jobs", "executor", "on_progress"),
+    *("constraints", "differ_by"),
+)
 
 
 @dataclass(frozen=True)
@@ -42,6 +46,10 @@ class Question:
     #: this logarithm, and can be off by so much, relatively.
     log_factor: float = 0.0
     rounding: float = 0.0
+    #: What the answer must satisfy.
+    rules: Rules | None = None
+    #: In how many variables at least each of the ``k`` answers differs from those before; None: they are just others.
+    differ_by: int | None = None
 
 
 def ask(
@@ -52,6 +60,8 @@ def ask(
     k: int = 1,
     options: Mapping[str, Any] | None = None,
     shared: tuple[int, Executor | None] | None = None,
+    constraints: Any = None,
+    differ_by: int | None = None,
 ) -> Question:
     """The question that a user's words mean for this model; what cannot be asked is a :class:`QueryError`."""
     options = dict(options or {})
@@ -68,8 +78,13 @@ def ask(
     observed = model.observed(evidence)
     columns = model.asked(query, observed)
     given = conditioned(model, observed)
-    factor = (given.log_factor, given.rounding)
-    return Question(given.model, columns, given.observed, method, k, options, shared, max_edges, *factor)
+    rules = rules_of(model, columns, given.observed, constraints)
+    if rules is not None or differ_by is not None:
+        check_constrained(method, shared is not None)
+    if differ_by is not None and (isinstance(differ_by, bool) or not isinstance(differ_by, int) or differ_by < 1):
+        raise QueryError(f"differ_by={differ_by!r}: give the number of variables to differ in, at least 1")
+    how, factor = (method, k, options, shared, max_edges), (given.log_factor, given.rounding)
+    return Question(given.model, columns, given.observed, *how, *factor, rules=rules, differ_by=differ_by)
 
 
 def check_limits(
@@ -102,6 +117,15 @@ def check_method(method: str, k: int, options: Mapping[str, Any], takes: str = "
         if option not in taken:
             near = did_you_mean(option, (*taken, *_KEYWORDS))
             raise QueryError(f"method {method!r} has no option {option!r}: {near}it takes {', '.join(taken) or 'none'}")
+
+
+def check_constrained(method: str, shared: bool = False) -> None:
+    """Refuse constraints, and answers that differ, where they cannot be taken into account."""
+    able = [AUTO, *(m.name for m in METHODS.values() if m.constrained)]
+    if method not in able:
+        raise QueryError(f"method {method!r} does not take constraints or differ_by: use one of {', '.join(able)}")
+    if shared:
+        raise QueryError("one query on many cores is without constraints and differ_by: leave jobs and executor out")
 
 
 def _is_real(value: object) -> bool:

@@ -49,7 +49,8 @@ class Result:
     1e-8 nats more.) Otherwise it says why the solver stopped. No state has a log probability above ``log_upper``.
 
     Stopped before any state was known, as while a network is compiled, ``state`` is None and ``log_prob`` minus
-    infinity.
+    infinity. So it is if no state satisfies the constraints, or only states of probability 0: then ``status`` is
+    ``infeasible``, which is proven too, and :attr:`conflict` has the constraints that cannot hold together, if known.
     """
 
     status: Status
@@ -90,6 +91,12 @@ class Result:
         bounds: Sequence[Moment] = self.details.get("bounds", ())
         return bounds
 
+    @property
+    def conflict(self) -> Sequence[str]:
+        """If infeasible: constraints that no state satisfies together, none without need; empty if not known."""
+        found: Sequence[str] = self.details.get("conflict", ())
+        return found
+
     def to_dict(self) -> dict[str, Any]:
         """Plain numbers and strings, with the keys of the command line's JSON; None for a number that JSON lacks."""
         return {
@@ -101,6 +108,7 @@ class Result:
             "gap": _finite(self.gap),
             "method": self.method,
             "seconds": self.seconds,
+            **({"why": self.no_state, "conflict": list(self.conflict)} if self.status == "infeasible" else {}),
         }
 
     def __str__(self) -> str:
@@ -158,6 +166,9 @@ class Result:
     @property
     def no_state(self) -> str:
         """What is known without a state, in one line."""
+        if self.status == "infeasible":
+            why = self.details.get("why", "no state satisfies all constraints")
+            return f"infeasible: {why}" + (f" ({'; '.join(self.conflict)})" if self.conflict else "")
         bound = "" if self.log_upper == np.inf else f"; none has more than log p = {self.log_upper:.6f}"
         return f"no state yet: stopped ({spelled(self.status)}) before one was found{bound}"
 

@@ -69,6 +69,11 @@ class Session:
         return f"Session({self.model!r})"
 
     @property
+    def compiled(self) -> bool:
+        """Whether questions are asked of one circuit; False for a network that is too wide for one that is kept."""
+        return self._circuit is not None
+
+    @property
     def nbytes(self) -> int:
         """Bytes that are kept now, beside the model."""
         return 0 if self._memory is None else self._memory.nbytes

@@ -2,7 +2,7 @@
 
 import { Answer } from "./answer.js";
 import { Asker } from "./ask.js";
-import { find, make, probability } from "./dom.js";
+import { find, make, percent } from "./dom.js";
 import { Exports } from "./export.js";
 import { Grid } from "./grid.js";
 import { Question, fromLink, toLink } from "./state.js";
@@ -53,6 +53,7 @@ async function start() {
       answer.error(event.error);
       body.dataset.state = "error";
       find("announce").textContent = event.error;
+      painted(begun);
     } else if (event.kind === "answer") {
       answer.show(event);
       const best = new Map(event.best ? question.asked.map((column, i) => [column, event.best.state[i]]) : []);
@@ -61,7 +62,8 @@ async function start() {
       announce();
       painted(begun);
     } else if (event.kind === "posteriors") {
-      if (question.asked.length === 0) answer.result = undefined;
+      find("no-posteriors").hidden = !event.why;
+      find("no-posteriors").textContent = event.why ? `How likely the states are is not shown: ${event.why}` : "";
       variables.show(event.posteriors, question.asked.length ? undefined : new Map());
       grid?.show(event.posteriors, question.asked.length ? undefined : new Map());
       if (question.asked.length === 0) painted(begun);
@@ -104,14 +106,14 @@ async function start() {
   find("changes-find").onclick = () => {
     const list = find("changes"), text = find("changes-text");
     list.replaceChildren();
-    text.textContent = "Trying every single change of the evidence …";
+    text.textContent = "Trying every single change of what is known …";
     find("changes-find").disabled = true;
     const base = answer.result?.best;
     changes.ask(question.request(), event => {
       if (event.kind === "error") text.textContent = event.error;
       else if (event.kind === "tried") {
         const found = list.childElementCount;
-        text.textContent = `${found ? `${found} of ${event.tried}` : `None of ${event.tried}`} single changes of the evidence would change the answer.`;
+        text.textContent = `${found ? `${found} of ${event.tried}` : `None of ${event.tried}`} single changes would change the answer${event.complete ? "" : " (not all could be tried in time)"}.`;
       } else if (event.kind === "change") {
         const variable = model.variables[event.column];
         const how = event.to === null ? "not observed" : variable.states[event.to];
@@ -121,7 +123,7 @@ async function start() {
           type: "button", className: "link", textContent: `${variable.name}: ${how}`,
           title: "Make this change",
           onclick: () => event.to === null ? question.sumOut(event.column) : question.set(event.column, { role: "observed", form: "value", value: event.to }),
-        }), ` gives ${shown} (${probability(event.log_conditional)})${event.proven ? "" : ", not proven"}`));
+        }), `${event.probability === undefined ? "" : ` (${percent(event.probability)} likely)`} gives ${shown}${event.proven ? "" : ", not proven"}`));
       }
     }, how => { changesEnd(); if (how === "gone") text.textContent = "The server does not answer."; });
   };

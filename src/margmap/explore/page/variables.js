@@ -19,10 +19,10 @@ export class Variables {
     find("search").oninput = () => { this.limit = AT_ONCE; this.render(); };
     find("more").onclick = () => { this.limit += AT_ONCE; this.render(); };
     this.list.onkeydown = event => this.key(event);
-    this.list.onfocusin = event => {
+    this.list.addEventListener("focusin", event => {
       const row = event.target.closest("li");
       if (row) this.activate(Number(row.dataset.column));
-    };
+    });
     question.listeners.push(columns => this.changed(columns));
     this.render();
   }
@@ -231,7 +231,7 @@ export class Variables {
     const variable = this.question.model.variables[column];
     const move = { ArrowDown: row.nextElementSibling, ArrowUp: row.previousElementSibling,
       Home: this.list.firstElementChild, End: this.list.lastElementChild }[event.key];
-    if (move) { move.tabIndex = 0; move.focus(); }
+    if (move) move.focus();
     else if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
       const inside = [...row.querySelectorAll("button:enabled, input")];
       const at = inside.indexOf(document.activeElement) + (event.key === "ArrowRight" ? 1 : -1);

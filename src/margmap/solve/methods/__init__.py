@@ -27,6 +27,8 @@ class Method(NamedTuple):
     #: Whether one query can be shared out over many cores.
     shared: bool = False
     takes: Literal["circuit", "network"] = "circuit"
+    #: Whether it takes constraints on the answer (``solve`` then has the keyword ``priced``).
+    constrained: bool = False
 
     @property
     def solve(self) -> Callable[..., Any]:
@@ -55,6 +57,7 @@ METHODS = {
             ("width", "max_width"),
             several=True,
             shared=True,
+            constrained=True,
         ),
         Method(
             "iterative",
@@ -68,9 +71,12 @@ METHODS = {
             "depth-first search with the paper's transformations at every node, for circuits of any structure",
             several=True,
             shared=True,
+            constrained=True,
         ),
         Method("search", "margmap.solve.methods.maxspn", "the search of MaxSPN, the paper's baseline", ("order",)),
-        Method("brute", "margmap.solve.methods.brute_force", "every state of the query", several=True),
+        Method(
+            "brute", "margmap.solve.methods.brute_force", "every state of the query", several=True, constrained=True
+        ),
         Method(
             "elimination",
             "margmap.solve.network_map",

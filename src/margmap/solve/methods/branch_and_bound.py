@@ -23,11 +23,13 @@ from margmap.solve.hill_climb import Incumbents
 from margmap.solve.lower_bound import lower_bound_state
 from margmap.solve.output_bounds import View, floor_of, output_bounds, view_of
 from margmap.solve.pick_variable import choose_by_bounds
+from margmap.solve.prices import Priced
 from margmap.solve.prune import hopeless, keep_without, restrict
 from margmap.solve.query_circuit import SMALLEST, Flat, rebuild
 from margmap.solve.reduce import Reduced
 from margmap.solve.regroup import regrouped
 from margmap.solve.result import Outcome
+from margmap.solve.rows import Rows, propagate
 from margmap.solve.supports import possible, undecided
 
 # A state this many nats below what is to beat is worth climbing from.
@@ -76,11 +78,11 @@ class _Problem(NamedTuple):
 _Search: TypeAlias = Generator[_Problem, Found, Found]
 
 
-def solve(reduced: Reduced, limits: Limits, *, k: int = 1) -> Outcome:
-    """Search the whole reduced circuit for its best state, or for its ``k`` best."""
+def solve(reduced: Reduced, limits: Limits, *, k: int = 1, priced: Priced | None = None) -> Outcome:
+    """Search the whole reduced circuit for its best state, or for its ``k`` best; ``priced`` has the constraints."""
     search = Search(reduced.cardinality, limits)
-    if k > 1:
-        states, log_upper, status = search.run_many(reduced.flat, k)
+    if k > 1 or priced is not None:
+        states, log_upper, status = search.run_many(reduced.flat, k, priced)
     else:
         found, status = search.run(reduced.flat, -np.inf)
         # The first node of the search finds a state, unless it is stopped before that.
@@ -114,19 +116,25 @@ class Search:
                 if not stack:
                     return answer, self._status
 
-    def run_many(self, flat: Flat, most: int) -> tuple[list[IntArray], float, Status]:
+    def run_many(self, flat: Flat, most: int, priced: Priced | None = None) -> tuple[list[IntArray], float, Status]:
         """The ``most`` best states, a bound on all others, and why it stopped.
 
         Every node is closed by the last of the best so far. Products are not taken apart: the best states of the whole
-        need not be made of the best of each factor.
+        need not be made of the best of each factor. With constraints (``priced``) the circuit is that with prices on
+        them, and at every node the literals go that they leave no room for.
         """
-        whole = self._view(flat, 0.0)
-        incumbents = Incumbents(
-            flat, output_bounds(flat, np.zeros(flat.num_nodes, np.bool_)), self._cardinality, self._limits, most
-        )
+        whole = self._view(flat, 0.0) if priced is None else self._view(priced.flat, priced.offset)
+        if priced is None:
+            loose = output_bounds(flat, np.zeros(flat.num_nodes, np.bool_))
+            incumbents = Incumbents(flat, loose, self._cardinality, self._limits, most)
+        else:
+            incumbents = priced.incumbents(self._cardinality, self._limits, most)
+        rows = None if priced is None else priced.rows
         slack = self._limits.gap / 2
         log_upper = -np.inf
         with suppress(Stopped):
+            for state in () if priced is None else priced.states:
+                incumbents.offer(state, climb=True)
             first = lower_bound_state(whole.flat, whole.bounds.deterministic, self._cardinality.size)
             incumbents.offer(first, climb=True)
         todo = [(whole.log_upper, whole)]
@@ -146,17 +154,26 @@ class Search:
                 )
                 incumbents.offer_neighbours()
             try:
-                todo += self._below(view, incumbents, slack)
+                todo += self._below(view, incumbents, slack, rows)
             except Stopped as stop:
                 self._status = stop.status
                 log_upper = max(log_upper, log_bound)
         states = [state for _, state in incumbents.ranked]
         return states, max(log_upper, incumbents.floor + slack), self._status
 
-    def _below(self, view: View, incumbents: Incumbents, slack: float) -> list[tuple[float, View]]:
+    def _below(self, view: View, incumbents: Incumbents, slack: float, rows: Rows | None) -> list[tuple[float, View]]:
         """The circuits to look at in place of this one, best last, with their bounds; none if it is decided."""
         floor = floor_of(incumbents.floor + slack, view.log_upper)
         view, relative = self._prune(view, floor)
+        if rows is not None and view.flat.num_nodes:
+            can = possible(view.supports, self._cardinality.size)
+            left = propagate(rows, can)
+            if left is None:
+                return []
+            if not (left == can).all():
+                flat, log_factor = rebuild(view.flat, keep_without(view.flat, ~left), self._limits.run)
+                smaller = self._view(flat, raised(view.log_factor, log_factor))
+                return [(smaller.log_upper, smaller)] if flat.num_nodes else []
         asked = undecided(view.supports, self._cardinality.size) if view.flat.num_nodes else np.zeros(0, np.bool_)
         if not asked.any():
             if view.flat.num_nodes:

@@ -13,6 +13,7 @@ from margmap.foundation.limits import Limits, Status, Stopped
 from margmap.foundation.pairs import TINY, log_of, raised
 from margmap.solve.lower_bound import lower_bound_state
 from margmap.solve.output_bounds import LOWEST_FLOOR
+from margmap.solve.prices import Priced
 from margmap.solve.query_circuit import Flat, rounding_of
 from margmap.solve.reduce import Reduced
 from margmap.solve.result import Outcome
@@ -22,8 +23,11 @@ MOST_STATES = 1 << 24
 STATES_AT_ONCE = 32
 
 
-def solve(reduced: Reduced, limits: Limits, *, k: int = 1) -> Outcome:
-    """Score every state. Stopped early, the states not seen can hold at most the mass that is left."""
+def solve(reduced: Reduced, limits: Limits, *, k: int = 1, priced: Priced | None = None) -> Outcome:
+    """Score every state. Stopped early, the states not seen can hold at most the mass that is left.
+
+    States that the constraints in ``priced`` do not allow are seen, but not among the best.
+    """
     flat, cardinality = reduced.flat, reduced.cardinality
     count = count_states(cardinality)
     if count > MOST_STATES:
@@ -45,6 +49,8 @@ def solve(reduced: Reduced, limits: Limits, *, k: int = 1) -> Outcome:
             logs = limits.run(work, flat.num_edges, 8 * STATES_AT_ONCE * flat.num_nodes)
             done = last
             seen += float(np.exp(logs).sum())
+            if priced is not None:
+                logs[~priced.rows.allows(_decoded(np.arange(first, last), cardinality))] = -np.inf
             logs = np.concatenate((best_logs, logs))
             numbers = np.concatenate((best, np.arange(first, done)))
             order = np.argsort(-logs, kind="stable")[:k]
@@ -53,11 +59,11 @@ def solve(reduced: Reduced, limits: Limits, *, k: int = 1) -> Outcome:
             if best.size:
                 log_best = float(best_logs[0])
                 log_upper = max(raised(log_best, rounding), _unseen(seen, rounding))
-                limits.tell(f"{done} of {count} states", _decode(int(best[0]), cardinality), log_best, log_upper)
+                limits.tell(f"{done} of {count} states", _decoded(best[:1], cardinality)[0], log_best, log_upper)
     except Stopped as stop:
         status = stop.status
-    states = [_decode(int(number), cardinality) for number in best]
-    if not states:
+    states = list(_decoded(best, cardinality))
+    if not states and priced is None:
         # All states seen are impossible; following the heaviest edges gives one that is not.
         states = [lower_bound_state(flat, np.ones(reduced.num_nodes, dtype=np.bool_), cardinality.size)]
     log_upper = raised(float(best_logs[-1]), rounding) if best.size == k else -np.inf
@@ -79,11 +85,12 @@ def _unseen(seen: float, rounding: float) -> float:
     return raised(float(np.log(max(1.0 - seen * (1 - rounding), 0.0) + 1e-9)), rounding)
 
 
-def _decode(number: int, cardinality: IntArray) -> IntArray:
-    state = np.zeros(cardinality.size, dtype=np.int32)
+def _decoded(numbers: LongArray, cardinality: IntArray) -> IntArray:
+    """The states with these numbers, a row each."""
+    states = np.zeros((numbers.size, cardinality.size), dtype=np.int32)
     for i in range(cardinality.size - 1, -1, -1):
-        number, state[i] = divmod(number, int(cardinality[i]))
-    return state
+        numbers, states[:, i] = np.divmod(numbers, int(cardinality[i]))
+    return states
 
 
 @kernel

@@ -18,9 +18,11 @@ from margmap.foundation.pairs import raised
 from margmap.solve.hill_climb import Incumbents
 from margmap.solve.lower_bound import lower_bound_state
 from margmap.solve.methods.branch_and_bound import Search
+from margmap.solve.methods.frontier.pending import nothing_pending, pending_rows
 from margmap.solve.methods.frontier.scope_tree import Plan, make_plan, rounding_of
 from margmap.solve.methods.frontier.sweep import sweep
 from margmap.solve.output_bounds import view_of
+from margmap.solve.prices import Priced
 from margmap.solve.query_circuit import Flat
 from margmap.solve.reduce import Reduced
 from margmap.solve.result import Outcome
@@ -45,13 +47,23 @@ NOT_STRUCTURED = (
 
 
 def solve(
-    reduced: Reduced, limits: Limits, *, k: int = 1, width: int = FIRST_WIDTH, max_width: int | None = None
+    reduced: Reduced,
+    limits: Limits,
+    *,
+    k: int = 1,
+    width: int = FIRST_WIDTH,
+    max_width: int | None = None,
+    priced: Priced | None = None,
 ) -> Outcome:
-    """Sweeps with frontiers of ``width``, then wider ones, until the ``k`` best states are proven."""
-    planned = make_plan(reduced.flat, reduced.cardinality.size, limits.run, limits.check)
+    """Sweeps with frontiers of ``width``, then wider ones, until the ``k`` best states are proven.
+
+    With constraints, ``priced`` is the problem with prices on them.
+    """
+    flat = reduced.flat if priced is None else priced.flat
+    planned = make_plan(flat, reduced.cardinality.size, limits.run, limits.check)
     if planned is None:
         raise StructureError(NOT_STRUCTURED)
-    return solve_planned(reduced, limits, *planned, k=k, width=width, max_width=max_width)
+    return solve_planned(reduced, limits, *planned, k=k, width=width, max_width=max_width, priced=priced)
 
 
 def solve_planned(
@@ -64,29 +76,42 @@ def solve_planned(
     width: int = FIRST_WIDTH,
     max_width: int | None = None,
     floor: float = -np.inf,
+    priced: Priced | None = None,
 ) -> Outcome:
     """The same for a circuit that has its plan already; states with a log value up to ``floor`` are of no interest."""
     cardinality = reduced.cardinality
     bounds = view_of(flat, 0.0, cardinality, limits.run).bounds
-    incumbents = Incumbents(flat, bounds, cardinality, limits, k)
     slack = limits.gap / 4
     widest_allowed = _room(flat, plan, limits) if max_width is None else max_width
     rounding = rounding_of(flat, plan)
-    log_upper = bounds.log_upper  # of the states that are not incumbents
+    if priced is None:
+        incumbents = Incumbents(flat, bounds, cardinality, limits, k)
+        pending, log_whole = nothing_pending(plan, cardinality), bounds.log_upper
+    else:
+        incumbents = priced.incumbents(cardinality, limits, k)
+        pending = pending_rows(flat, plan, priced.rows, priced.can, priced.toll)
+        log_whole = raised(bounds.log_upper, priced.offset)
+        rounding += priced.rounding
+    log_upper = log_whole  # of the states that are not incumbents
     rounds, widest, search_nodes = 0, 0, 0
     status: Status = "optimal"
     begun = limits.clock()
     try:
+        for state in () if priced is None else priced.states:
+            incumbents.offer(state, climb=False)
         incumbents.offer(lower_bound_state(flat, bounds.deterministic, cardinality.size), climb=True)
+        if priced is not None and incumbents.ranked:
+            incumbents.offer(incumbents.best[0], climb=True)
         incumbents.offer_neighbours()
         limits.tell("first state", *incumbents.best, max(log_upper, incumbents.best[1]))
         while log_upper > (floor := max(floor, incumbents.floor)) + slack:
             limits.check()
             if width > widest_allowed:
                 raise Stopped("memory_limit")
-            log_floor = floor + slack - bounds.log_upper
+            log_floor = floor + slack - log_whole
             pairs, variables = PAIRS + PAIRS_OF_ONE * width, cardinality.size
-            work = partial(sweep, flat, bounds.share, bounds.least, plan, variables, log_floor, width, pairs, k)
+            problem = (flat, bounds.share, bounds.least, plan, pending, variables)
+            work = partial(sweep, *problem, log_floor, width, pairs, k)
             ended, values, states, upper, wide = work(np.array([0, QUICK_WORK]))
             if not ended:
                 _, values, states, upper, wide = limits.run(work)
@@ -95,23 +120,25 @@ def solve_planned(
                 incumbents.offer(state, climb=False)
             floor = max(floor, incumbents.floor)
             merged = upper > log_floor
-            if len(values) >= k:  # the others were dropped because these are at least as good
+            if len(values) >= k and priced is None:  # the others were dropped because these are at least as good
                 upper = max(upper, values[-1])
-            log_upper = min(log_upper, max(raised(upper, bounds.log_upper), floor + slack))
+            log_upper = min(log_upper, max(raised(upper, log_whole), floor + slack))
             best_state, log_best = incumbents.best
             limits.tell(f"sweep of width {width}", best_state, log_best, max(raised(log_upper, rounding), log_best))
             if not merged:
                 if log_upper <= floor + slack + rounding:
                     break  # proven, within rounding
                 # All was seen, but in numbers too small for doubles: wider sweeps see no more. The search has pairs.
-                found_states, log_upper, status, nodes = _search(reduced.flat, cardinality, limits, floor, k, log_upper)
-                search_nodes += nodes
+                search = Search(cardinality, limits)
+                found_states, log_upper, status = _search(search, reduced.flat, floor, k, log_upper, priced)
+                search_nodes += search.nodes
                 for state in found_states:
                     incumbents.offer(state, climb=False)
                 break
-            if k == 1 and log_upper > floor + slack:
+            if k == 1 and log_upper > floor + slack and incumbents.ranked:
                 incumbents.offer(incumbents.best[0], climb=True)
-            if width >= BRANCH_FROM and k == 1 and log_upper > (floor := max(floor, incumbents.floor)) + slack:
+            floor, alone = max(floor, incumbents.floor), k == 1 and priced is None
+            if width >= BRANCH_FROM and alone and log_upper > floor + slack:
                 # As long as the sweeps took so far, see whether a search comes to an end sooner.
                 search = Search(cardinality, limits.until(2 * limits.clock() - begun))
                 found, why = search.run(reduced.flat, floor)
@@ -133,15 +160,14 @@ def solve_planned(
 
 
 def _search(
-    flat: Flat, cardinality: IntArray, limits: Limits, floor: float, k: int, log_upper: float
-) -> tuple[list[IntArray], float, Status, int]:
-    """What the search of ``branch`` finds above the floor: states, a bound on the others, its end, its nodes."""
-    search = Search(cardinality, limits)
-    if k > 1:
-        states, others, status = search.run_many(flat, k)
-        return states, min(log_upper, others), status, search.nodes
+    search: Search, flat: Flat, floor: float, k: int, log_upper: float, priced: Priced | None
+) -> tuple[list[IntArray], float, Status]:
+    """What the search of ``branch`` finds above the floor: states, a bound on the others, its end."""
+    if k > 1 or priced is not None:
+        states, others, status = search.run_many(flat, k, priced)
+        return states, min(log_upper, others), status
     found, status = search.run(flat, floor)
-    return [] if found.state is None else [found.state], min(log_upper, found.log_upper), status, search.nodes
+    return [] if found.state is None else [found.state], min(log_upper, found.log_upper), status
 
 
 def _room(flat: Flat, plan: Plan, limits: Limits) -> int:

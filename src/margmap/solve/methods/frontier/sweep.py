@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from margmap.circuit import PRODUCT, SUM, FloatArray, LongArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.pairs import EPS, LN2, log_of
+from margmap.solve.methods.frontier.pending import Pending
 from margmap.solve.methods.frontier.scope_tree import Plan
 from margmap.solve.output_bounds import LOWEST_FLOOR
 from margmap.solve.query_circuit import LEAF, SMALLEST, Flat
@@ -31,6 +32,7 @@ def sweep(
     share: FloatArray,
     least: float,
     plan: Plan,
+    pending: Pending,
     variables: int,
     log_floor: float,
     most: int,
@@ -49,6 +51,10 @@ def sweep(
     Returns whether the sweep came to its end, the log values of the ``best_of`` best states found, those states, an
     upper bound of the log value of every state that was merged or is not above the floor, and the width of the widest
     frontier. If there are ``best_of`` states, none of the others has a larger value than the last of them.
+
+    ``pending`` has the constraints on the state, if there are any: beside its vector, each assignment then has how much
+    it uses of every row that is not decided yet, and its toll, the log of what the prices have taken from its values.
+    A vector makes way only for one that every completion suits as well, and that is as large without the tolls.
     """
     n_nodes, n_scopes = f.kind.size, plan.node_at.size - 1
     outside, total, limit = np.zeros(n_nodes), np.zeros(n_nodes), np.ones(n_nodes)
@@ -69,6 +75,11 @@ def sweep(
     left, right = np.zeros(1024, dtype=np.int32), np.zeros(1024, dtype=np.int32)
     merged = np.zeros(1024, dtype=np.uint8)
     pointers = 0
+    # Beside each pointer its toll, and beside each step what its vectors use, at least and at most, of the open rows.
+    tolls = np.zeros(1024)
+    use_low, use_high = np.zeros(1024, dtype=np.int64), np.zeros(1024, dtype=np.int64)
+    use_at = np.zeros(step_at[n_scopes], dtype=np.int64)
+    uses = 0
 
     no_values, no_states = np.zeros(0), np.zeros((0, variables), dtype=np.int32)
     widest = 1
@@ -97,15 +108,18 @@ def sweep(
         kept = np.zeros((0, 0))
         kept_left, kept_right = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
         kept_merged = np.zeros(0, dtype=np.uint8)
+        kept_low, kept_high = np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0), dtype=np.int64)
+        kept_toll = np.zeros(0)
         for j in range(max(1, parts - 1)):
+            step = step_at[s] + j
             away = 4 * EPS * (abs(log_floor) + abs(exponent)) if log_floor > -np.inf else 0.0
             floor = np.exp(min(log_floor - exponent * LN2 - away, 700.0))
             if floor < LOWEST_FLOOR:
                 floor = -1.0  # too far below to tell: drop nothing for its bound
             if parts == 0:
                 careful = least <= SMALLEST
-                kept, kept_left, kept_right, kept_merged = _values(
-                    f, share, plan, s, outside, floor, most, best_of, careful
+                kept, kept_left, kept_right, kept_merged, kept_low, kept_high, kept_toll = _values(
+                    f, share, plan, pending, step, s, outside, floor, most, best_of, careful
                 )
             else:
                 t = plan.part[plan.part_at[s] + j + 1]
@@ -113,6 +127,9 @@ def sweep(
                 other = vectors[vector_at[t] : vector_at[t] + width[t] * size].reshape((width[t], size))
                 other_at = pointer_at[step_at[t + 1] - 1]
                 other_merged = merged[other_at : other_at + width[t]]
+                other_toll = tolls[other_at : other_at + width[t]]
+                other_low = _table(use_low, use_at[step_at[t + 1] - 1], width[t], pending.open[step_at[t + 1] - 1])
+                other_high = _table(use_high, use_at[step_at[t + 1] - 1], width[t], pending.open[step_at[t + 1] - 1])
                 if j == 0:
                     t0 = plan.part[plan.part_at[s]]
                     base = vector_at[t0]
@@ -120,11 +137,17 @@ def sweep(
                     first = vectors[base : base + width[t0] * size0].reshape((width[t0], size0))
                     first_at = pointer_at[step_at[t0 + 1] - 1]
                     kept_merged = merged[first_at : first_at + width[t0]].copy()
+                    kept_toll = tolls[first_at : first_at + width[t0]].copy()
+                    last = step_at[t0 + 1] - 1
+                    kept_low = _table(use_low, use_at[last], width[t0], pending.open[last])
+                    kept_high = _table(use_high, use_at[last], width[t0], pending.open[last])
                     kept = _gather(f, plan, s, first)
                     smallest[s] = smallest[t0]
                 careful = smallest[s] * smallest[t] * least <= SMALLEST
-                kept, kept_left, kept_right, kept_merged = _join(
-                    f, share, plan, s, j, kept, kept_merged, other, other_merged,
+                kept, kept_left, kept_right, kept_merged, kept_low, kept_high, kept_toll = _join(
+                    f, share, plan, pending, step, s, j,
+                    kept, kept_merged, kept_low, kept_high, kept_toll,
+                    other, other_merged, other_low, other_high, other_toll,
                     total, limit, outside, floor, most, pairs, best_of, careful, stop,
                 )  # fmt: skip
                 if stop[0] != 0:
@@ -143,7 +166,20 @@ def sweep(
                 more = np.zeros(left.size, dtype=np.uint8)
                 more[:pointers] = merged[:pointers]
                 merged = more
+                longer = np.zeros(left.size)
+                longer[:pointers] = tolls[:pointers]
+                tolls = longer
             pointer_at[step_at[s] + j] = pointers
+            tolls[pointers : pointers + found] = kept_toll
+            columns = pending.open[step]
+            if uses + found * columns > use_low.size:
+                use_low = _longer(use_low, uses + found * columns)
+                use_high = _longer(use_high, uses + found * columns)
+            use_at[step] = uses
+            for r in range(found):
+                for i in range(columns):
+                    use_low[uses], use_high[uses] = kept_low[r, i], kept_high[r, i]
+                    uses += 1
             left[pointers : pointers + found] = kept_left
             right[pointers : pointers + found] = kept_right
             merged[pointers : pointers + found] = kept_merged
@@ -162,7 +198,8 @@ def sweep(
         vector_at[s], width[s] = base, found
         top = base + found * entries
 
-    # The root's vectors have one entry and come best first; by dominance no more than `best_of` stand for states.
+    # The root's vectors have one entry and come best first; by dominance no more than `best_of` stand for states, or
+    # some more if there are tolls, for the order is that of the values with tolls.
     at, found = pointer_at[step_at[root_scope + 1] - 1], width[root_scope]
     upper, count = log_floor, 0
     for r in range(found):
@@ -202,6 +239,20 @@ def _grown(array: NDArray[np.int32], needed: int) -> NDArray[np.int32]:
     wider = np.zeros(2 * needed, dtype=np.int32)
     wider[: array.size] = array
     return wider
+
+
+@kernel
+def _longer(array: LongArray, needed: int) -> LongArray:
+    longer = np.zeros(2 * needed, dtype=np.int64)
+    longer[: array.size] = array
+    return longer
+
+
+@kernel
+def _table(uses: LongArray, at: int, rows: int, columns: int) -> LongArray:
+    """What so many vectors use of the rows that are open at their step."""
+    table: LongArray = uses[at : at + rows * columns].copy().reshape((rows, columns))
+    return table
 
 
 @kernel
@@ -274,16 +325,42 @@ def _evaluate_sums(
 
 
 @kernel
-def _dominated(kept: FloatArray, kept_merged: Marks, count: int, vector: FloatArray, used: Marks, needed: int) -> bool:
-    """Whether ``needed`` kept vectors that stand for states are at least as large in every entry that matters."""
+def _covers(kept: FloatArray, r: int, vector: FloatArray, factor: float, used: Marks) -> bool:
+    """Whether a kept vector is at least as large as another times a factor in every entry that matters."""
+    covers = True
+    for i in range(vector.size):
+        if vector[i] * factor > kept[r, i] and used[i] != 0:
+            covers = False
+            break
+    return covers
+
+
+@kernel
+def _dominated(
+    kept: FloatArray, kept_merged: Marks, kept_use: LongArray, kept_toll: FloatArray, count: int,
+    vector: FloatArray, low: LongArray, high: LongArray, toll: float,
+    used: Marks, free_low: LongArray, free_high: LongArray, needed: int,
+) -> bool:  # fmt: skip
+    """Whether ``needed`` kept vectors that stand for states are at least as large in every entry that matters.
+
+    They must also fit whatever completion the vector fits: use no more of a row than it, or so little that it never
+    becomes too much, and no less, or so much that it is always enough.
+    """
     for r in range(count):
         if kept_merged[r] != 0:
             continue
         larger = True
-        for i in range(vector.size):
-            if vector[i] > kept[r, i] and used[i] != 0:
+        for i in range(low.size):
+            use = kept_use[r, i]
+            if (use > low[i] and use > free_high[i]) or (use < high[i] and use < free_low[i]):
                 larger = False
                 break
+        if not larger:
+            continue
+        more = toll - kept_toll[r]  # by this, as a logarithm, the vector is larger than it looks beside the other
+        larger = _covers(kept, r, vector, 1.0 if more >= 0 else np.exp(more), used)
+        if larger and more > 0:
+            larger = more < 700 and _covers(kept, r, vector, np.exp(more), used)
         if larger:
             needed -= 1
             if needed == 0:
@@ -296,13 +373,15 @@ def _values(
     f: Flat,
     share: FloatArray,
     plan: Plan,
+    pending: Pending,
+    step: int,
     s: int,
     outside: FloatArray,
     floor: float,
     most: int,
     best_of: int,
     careful: bool,
-) -> tuple[FloatArray, NDArray[np.int32], NDArray[np.int32], Marks]:
+) -> tuple[FloatArray, NDArray[np.int32], NDArray[np.int32], Marks, LongArray, LongArray, FloatArray]:
     """The vectors of a single variable, one a value."""
     first, last = plan.node_at[s], plan.node_at[s + 1]
     entries = plan.out_at[s + 1] - plan.out_at[s]
@@ -328,26 +407,101 @@ def _values(
     kept = np.zeros((leaves, entries))
     kept_code, kept_merged = np.zeros(leaves, dtype=np.int32), np.zeros(leaves, dtype=np.uint8)
     vector, surplus = np.zeros(entries), np.zeros(entries)
-    count, merge = 0, False
+    columns = pending.open[step]
+    free_low, free_high = _free(pending, step)
+    kept_low, kept_high = np.zeros((leaves, columns), dtype=np.int64), np.zeros((leaves, columns), dtype=np.int64)
+    kept_toll = np.zeros(leaves)
+    use, low, high = _nothing_used(columns)
+    count, merge, most_toll = 0, False, -np.inf
     for k in np.argsort(-score):
         if score[k] <= floor:
             continue
+        fits = True
+        for i in range(pending.entry_at[step], pending.entry_at[step + 1]):
+            part = pending.cost[pending.first[i], code[k]]
+            fits &= pending.low[i] <= part <= pending.high[i]
+            if pending.keep[i] >= 0:
+                use[pending.keep[i]] = part
+        if not fits:
+            continue
+        toll = pending.toll[f.var[plan.node[first]], code[k]]
         for i in range(entries):
             vector[i] = value[plan.place[plan.out[plan.out_at[s] + i]], k]
-        if _dominated(kept, kept_merged, count, vector, used, best_of):
+        if _dominated(
+            kept, kept_merged, kept_low, kept_toll, count, vector, use, use, toll, used, free_low, free_high, best_of
+        ):
             continue
         if count >= most:
             merge = True
             surplus = np.maximum(surplus, vector)
+            low, high, most_toll = np.minimum(low, use), np.maximum(high, use), max(most_toll, toll)
         else:
-            kept[count] = vector
+            kept[count], kept_low[count], kept_high[count], kept_toll[count] = vector, use, use, toll
             kept_code[count] = code[k]
             count += 1
-    if merge and not _dominated(kept, kept_merged, count, surplus, used, best_of):
-        kept[count] = surplus
+    if merge and not _dominated(
+        kept, kept_merged, kept_low, kept_toll, count, surplus, low, high, most_toll, used, free_low, free_high, best_of
+    ):
+        kept[count], kept_low[count], kept_high[count], kept_toll[count] = surplus, low, high, most_toll
         kept_merged[count] = 1
         count += 1
-    return kept[:count], kept_code[:count], kept_code[:count], kept_merged[:count]
+    return (
+        kept[:count],
+        kept_code[:count],
+        kept_code[:count],
+        kept_merged[:count],
+        kept_low[:count],
+        kept_high[:count],
+        kept_toll[:count],
+    )
+
+
+@kernel
+def _free(pending: Pending, step: int) -> tuple[LongArray, LongArray]:
+    """For each row that is open after a step: what is always enough of it, and what is never too much."""
+    low, high = np.zeros(pending.open[step], dtype=np.int64), np.zeros(pending.open[step], dtype=np.int64)
+    for i in range(pending.entry_at[step], pending.entry_at[step + 1]):
+        if pending.keep[i] >= 0:
+            low[pending.keep[i]], high[pending.keep[i]] = pending.free_low[i], pending.free_high[i]
+    return low, high
+
+
+@kernel
+def _nothing_used(columns: int) -> tuple[LongArray, LongArray, LongArray]:
+    """Room for the use of one vector, and the least and the most use of none at all."""
+    most = np.int64(1) << np.int64(62)
+    return np.zeros(columns, dtype=np.int64), np.full(columns, most), np.full(columns, -most)
+
+
+@kernel
+def _fits(
+    pending: Pending, step: int,
+    first_low: LongArray, first_high: LongArray, a: int, second_low: LongArray, second_high: LongArray, b: int,
+) -> bool:  # fmt: skip
+    """Whether some completion of a pair of assignments can satisfy all rows, each looked at alone."""
+    for i in range(pending.entry_at[step], pending.entry_at[step + 1]):
+        low, high = np.int64(0), np.int64(0)
+        if pending.first[i] >= 0:
+            low, high = first_low[a, pending.first[i]], first_high[a, pending.first[i]]
+        if pending.second[i] >= 0:
+            low += second_low[b, pending.second[i]]
+            high += second_high[b, pending.second[i]]
+        if low > pending.high[i] or high < pending.low[i]:
+            return False
+    return True
+
+
+@kernel
+def _used(pending: Pending, step: int, first: LongArray, a: int, second: LongArray, b: int, use: LongArray) -> None:
+    """What a pair of assignments uses of the rows that stay open."""
+    for i in range(pending.entry_at[step], pending.entry_at[step + 1]):
+        if pending.keep[i] >= 0:
+            part = np.int64(0)
+            if pending.first[i] >= 0:
+                part += first[a, pending.first[i]]
+            if pending.second[i] >= 0:
+                part += second[b, pending.second[i]]
+            use[pending.keep[i]] = part
 
 
 @kernel
@@ -370,11 +524,12 @@ def _gather(f: Flat, plan: Plan, s: int, first: FloatArray) -> FloatArray:
 
 @kernel
 def _join(
-    f: Flat, share: FloatArray, plan: Plan, s: int, j: int,
-    first: FloatArray, first_merged: Marks, second: FloatArray, second_merged: Marks,
+    f: Flat, share: FloatArray, plan: Plan, pending: Pending, step: int, s: int, j: int,
+    first: FloatArray, first_merged: Marks, first_low: LongArray, first_high: LongArray, first_toll: FloatArray,
+    second: FloatArray, second_merged: Marks, second_low: LongArray, second_high: LongArray, second_toll: FloatArray,
     total: FloatArray, limit: FloatArray, outside: FloatArray,
     floor: float, most: int, pairs: int, best_of: int, careful: bool, stop: LongArray,
-) -> tuple[FloatArray, NDArray[np.int32], NDArray[np.int32], Marks]:  # fmt: skip
+) -> tuple[FloatArray, NDArray[np.int32], NDArray[np.int32], Marks, LongArray, LongArray, FloatArray]:  # fmt: skip
     """Join vectors over the first ``j + 1`` parts of a scope (by its products) with those of part ``j + 1``."""
     begin, end = plan.node_at[s], plan.node_at[s + 1]
     parts = plan.part_at[s + 1] - plan.part_at[s]
@@ -395,7 +550,9 @@ def _join(
             for k in range(j + 2, parts):
                 weight[p] = _product(weight[p], limit[plan.factor[f.start[n] + k]])
             p += 1
-    pair_first, pair_second, score, lost = _score(first, second, column, weight, floor, pairs, stop)
+    pair_first, pair_second, score, lost = _score(
+        first, second, column, weight, floor, pairs, pending, step, first_low, first_high, second_low, second_high, stop
+    )
     order = np.argsort(-score)
     cost = end - begin  # of one more vector: its products and sums, and then the comparison with those kept
     for i in range(begin, end):
@@ -420,6 +577,12 @@ def _join(
     kept = np.zeros((room, entries))
     kept_first, kept_second = np.zeros(room, dtype=np.int32), np.zeros(room, dtype=np.int32)
     kept_merged = np.zeros(room, dtype=np.uint8)
+    columns = pending.open[step]
+    free_low, free_high = _free(pending, step)
+    kept_low, kept_high = np.zeros((room, columns), dtype=np.int64), np.zeros((room, columns), dtype=np.int64)
+    kept_toll = np.zeros(room)
+    least, most_toll = np.zeros(columns, dtype=np.int64), -np.inf
+    use, low, high = _nothing_used(columns)
     lanes = min(LANES, max(order.size, 1))
     value = np.zeros((end - begin, lanes))
     vector, surplus = np.zeros(entries), np.zeros(entries)
@@ -445,12 +608,24 @@ def _join(
             c = order[at + k]
             for i in range(entries):
                 vector[i] = value[entry_row[i], k]
-            if _dominated(kept, kept_merged, count, vector, used, best_of):
+            a, b = pair_first[c], pair_second[c]
+            _used(pending, step, first_high, a, second_high, b, use)
+            least[:] = use
+            toll = first_toll[a] + second_toll[b]
+            if first_merged[a] != 0 or second_merged[b] != 0:
+                _used(pending, step, first_low, a, second_low, b, least)
+            if _dominated(
+                kept, kept_merged, kept_low, kept_toll, count,
+                vector, least, use, toll, used, free_low, free_high, best_of,
+            ):  # fmt: skip
                 continue
-            if count >= most or first_merged[pair_first[c]] != 0 or second_merged[pair_second[c]] != 0:
+            if count >= most or first_merged[a] != 0 or second_merged[b] != 0:
                 merge = True
                 for i in range(entries):
                     surplus[i] = max(surplus[i], vector[i])
+                for i in range(columns):
+                    low[i], high[i] = min(low[i], least[i]), max(high[i], use[i])
+                most_toll = max(most_toll, toll)
                 continue
             if count + 1 >= room:
                 room *= 2
@@ -460,9 +635,15 @@ def _join(
                 kept_first = _grown(kept_first, room)
                 kept_second = _grown(kept_second, room)
                 kept_merged = np.zeros(room, dtype=np.uint8)
+                kept_low, kept_high = _more_rows(kept_low, count, room), _more_rows(kept_high, count, room)
+                tolls = np.zeros(room)
+                tolls[:count] = kept_toll[:count]
+                kept_toll = tolls
             for i in range(entries):
                 kept[count, i] = vector[i]
-            kept_first[count], kept_second[count] = pair_first[c], pair_second[c]
+            for i in range(columns):
+                kept_low[count, i], kept_high[count, i] = use[i], use[i]
+            kept_first[count], kept_second[count], kept_toll[count] = a, b, toll
             count += 1
     if lost.size > 0:
         # Too many pairs to look at one by one: what they can reach at most.
@@ -477,11 +658,47 @@ def _join(
             for k in range(filled):
                 for i in range(entries):
                     surplus[i] = max(surplus[i], value[entry_row[i], k])
-    if merge and not _dominated(kept, kept_merged, count, surplus, used, best_of):
+        # All pairs together use this at least and at most.
+        _used(pending, step, -_largest(-first_low), 0, -_largest(-second_low), 0, least)
+        _used(pending, step, _largest(first_high), 0, _largest(second_high), 0, use)
+        for i in range(columns):
+            low[i], high[i] = min(low[i], least[i]), max(high[i], use[i])
+        most_toll = max(most_toll, first_toll.max() + second_toll.max())
+    if merge and not _dominated(
+        kept, kept_merged, kept_low, kept_toll, count, surplus, low, high, most_toll, used, free_low, free_high, best_of
+    ):
         kept[count] = surplus
-        kept_merged[count] = 1
+        for i in range(columns):
+            kept_low[count, i], kept_high[count, i] = low[i], high[i]
+        kept_merged[count], kept_toll[count] = 1, most_toll
         count += 1
-    return kept[:count], kept_first[:count], kept_second[:count], kept_merged[:count]
+    return (
+        kept[:count],
+        kept_first[:count],
+        kept_second[:count],
+        kept_merged[:count],
+        kept_low[:count],
+        kept_high[:count],
+        kept_toll[:count],
+    )
+
+
+@kernel
+def _largest(table: LongArray) -> LongArray:
+    """One row, with the largest entry of each column."""
+    largest: LongArray = table[:1].copy()
+    for r in range(table.shape[0]):
+        for i in range(table.shape[1]):
+            largest[0, i] = max(largest[0, i], table[r, i])
+    return largest
+
+
+@kernel
+def _more_rows(table: LongArray, count: int, rows: int) -> LongArray:
+    """A table with more rows, of which the first ``count`` are those it had."""
+    larger = np.zeros((rows, table.shape[1]), dtype=np.int64)
+    larger[:count] = table[:count]
+    return larger
 
 
 @kernel
@@ -492,9 +709,15 @@ def _score(
     weight: FloatArray,
     floor: float,
     most: int,
+    pending: Pending,
+    step: int,
+    first_low: LongArray,
+    first_high: LongArray,
+    second_low: LongArray,
+    second_high: LongArray,
     stop: LongArray,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray, FloatArray]:
-    """The pairs of vectors whose bound is above the floor, with their bounds.
+    """The pairs of vectors whose bound is above the floor and that can satisfy the constraints, with their bounds.
 
     If there are more than ``most``, the best of them; the last result then has, for each first vector, entries that no
     pair left out exceeds.
@@ -533,6 +756,8 @@ def _score(
             for q in range(n_second):
                 if bounds[r, q] <= cut:
                     left_out |= bounds[r, q] > floor
+                    continue
+                if not _fits(pending, step, first_low, first_high, begin + r, second_low, second_high, q):
                     continue
                 if count == room:
                     if count >= 2 * most:
