@@ -25,7 +25,7 @@ from margmap.interop.arrays import log_binomial
 from margmap.learn.cells import Cells, Leaf, pair_counts, read_cells
 from margmap.learn.chow_liu_tree import RootedTree, check_smoothing, information, root_at_centre, spanning_tree
 from margmap.learn.latent_passes import Counts, Floats, LevelTree, Scratch, counts_down, level_tree, values_up
-from margmap.learn.strudel_growth import Growth, Learned, OnGrowth, Reason, check_option
+from margmap.learn.strudel_growth import Growth, Learned, OnProgress, Reason, check_option
 
 # Rows that one thread takes at once: the products are then below what a BLAS shares out over threads of its own.
 _TILE = 64
@@ -254,7 +254,7 @@ def learn_hclt(
     alpha: float = 1.0,
     time_limit: float | None = None,
     seed: int = 0,
-    on_progress: OnGrowth | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Learned:
     """Learn a hidden Chow-Liu tree with ``latent`` states for each column, and say how it went.
 
@@ -308,7 +308,7 @@ class _Run:
         batch: int | None,
         threads: ThreadPoolExecutor,
         limits: Limits,
-        report: OnGrowth | None,
+        report: OnProgress | None,
     ) -> None:
         self.model, self.threads, self.limits, self.report = model, threads, limits, report
         self.rows = model.rows(cells)

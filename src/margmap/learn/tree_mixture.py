@@ -21,7 +21,7 @@ from margmap.foundation.slices import starts
 from margmap.learn.cells import Cells, pair_counts, read_cells
 from margmap.learn.chow_liu_tree import RootedTree, check_smoothing, information, root_at_centre, spanning_tree
 from margmap.learn.mixture_em import clusters
-from margmap.learn.strudel_growth import Growth, Learned, OnGrowth, Reason, check_option
+from margmap.learn.strudel_growth import Growth, Learned, OnProgress, Reason, check_option
 
 # The tables of all components may have this many entries.
 _MOST_ENTRIES = 1 << 27
@@ -61,7 +61,7 @@ def learn_trees(
     patience: int | None = 5,
     time_limit: float | None = None,
     seed: int = 0,
-    on_progress: OnGrowth | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Learned:
     """Learn a mixture of ``k`` Chow-Liu trees by EM, and say how it went.
 
@@ -104,7 +104,7 @@ class _Run:
         strength: float,
         alpha: float,
         limits: Limits,
-        report: OnGrowth | None,
+        report: OnProgress | None,
     ) -> None:
         self.cells, self.valid, self.k = cells, valid, k
         self.strength, self.alpha, self.limits, self.report = strength, alpha, limits, report

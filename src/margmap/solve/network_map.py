@@ -175,7 +175,8 @@ class _NetworkMap:
         state = np.zeros(len(problem.open), dtype=np.int64)
         for i, column in enumerate(problem.open):
             if column in codes:
-                state[i] = min(np.searchsorted(problem.values[column], codes[column]), problem.values[column].size - 1)
+                place = int(np.searchsorted(problem.values[column], codes[column]))
+                state[i] = min(place, problem.values[column].size - 1)
         search.offer(state, "compiled circuit")
 
     # Search: a state and bounds without a circuit.
