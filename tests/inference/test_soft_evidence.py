@@ -119,6 +119,38 @@ def test_mpe_asks_for_what_is_not_settled():
         assert check_map(case, r, case.ranked(list(r.state))), case.name
 
 
+def test_constraints_beside_sets_and_likelihoods():
+    for number, case in cases(36):
+        variables = [case.model.variables[c] for c in columns(case.model, case.query)]
+        literals = [(v.name, v.label(v.cardinality - 1)) for v in variables]
+        most = number % 2
+        rule = mm.constraints.at_most(most, literals)
+        ranked = [
+            (p, q)
+            for p, q in case.ranked()
+            if sum(x == v.cardinality - 1 for x, v in zip(q, variables, strict=True)) <= most
+        ]
+        r = mm.marginal_map(case.model, case.query, case.evidence, constraints=[rule])
+        if not ranked or ranked[0][0] == 0:
+            assert r.log_prob == -math.inf, case.name
+        else:
+            assert r.status == "optimal", case.name
+            assert check_map(case, r, ranked), case.name
+
+
+def test_progress_is_in_the_unit_of_the_answer():
+    x = [mm.Variable(i) for i in range(3)]
+    network = mm.Network(x, [([0], [0.4, 0.6]), ([0, 1], [[0.1, 0.9], [0.8, 0.2]]), ([1, 2], [[0.5, 0.5], [0.3, 0.7]])])
+    seen = []
+    evidence = {2: {0: 8000.0, 1: 500.0}}
+    r = mm.marginal_map(network, [0], evidence, "andor", on_progress=seen.append)
+    assert r.status == "optimal"
+    assert len(seen) > 1
+    for now in seen:
+        assert now.log_lower <= r.log_upper + 1e-9
+        assert now.log_upper >= r.log_prob - 1e-9
+
+
 def test_stopped_early_the_bounds_hold(monkeypatch):
     from margmap.foundation.limits import Limits, Stopped
 

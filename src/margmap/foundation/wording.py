@@ -24,7 +24,10 @@ def did_you_mean(given: object, known: Iterable[object]) -> str:
 
     For messages about names that are not known. Upper and lower case count as alike.
     """
-    wrong = str(given).strip().casefold()
+    try:
+        wrong = str(given).strip().casefold()
+    except ValueError:  # an integer of more digits than Python writes
+        return ""
     best, most = None, ALIKE
     matcher = SequenceMatcher(autojunk=False)
     matcher.set_seq2(wrong[:100])
