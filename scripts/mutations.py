@@ -1742,21 +1742,21 @@ RULE_BREAKS = [
             "if (use > low[i] and use > free_high[i]) or (use < high[i] and use < free_low[i]):",
             "if use > low[i] and use > free_high[i]:",
             "a vector makes way for one that does not fit all of its completions",
-            (f"{RULES}[dense]", f"{RULES}[coins]", f"{RULES}[latent tree]"),
+            (f"{RULES}_from_a_bad_start[frontier]", f"{RULES}[dense]", f"{RULES}[coins]"),
         ),
         (
             "def _dominated(",
             "larger = more < 700 and _covers(kept, r, vector, np.exp(more), used)",
             "larger = True",
             "vectors are compared with what prices have taken from them",
-            (f"{RULES}[dense]", f"{RULES}[coins]", f"{RULES}[latent tree]", f"{RULES}[structured]"),
+            (f"{RULES}_from_a_bad_start[frontier]", f"{RULES}[dense]", f"{RULES}[coins]"),
         ),
         (
             "def _fits(",
             "if low > pending.high[i] or high < pending.low[i]:",
             "if low > pending.high[i] + 1 or high < pending.low[i]:",
             "what exceeds the upper end of a constraint by one is kept",
-            (f"{RULES}[dense]", f"{RULES}[coins]", f"{RULES}[latent tree]"),
+            (f"{RULES}_from_a_bad_start[frontier]", f"{RULES}[dense]", f"{RULES}[coins]"),
         ),
     ),
     *_of(
@@ -1766,7 +1766,7 @@ RULE_BREAKS = [
             "offset = raised(view.log_factor, log_factor, math.fsum(terms), rounding)",
             "offset = raised(view.log_factor, log_factor, rounding)",
             "the bound with prices lacks what they give back to states that satisfy the constraints",
-            (f"{RULES}[dense]", f"{RULES}[coins]"),
+            (f"{RULES}_from_a_bad_start[frontier]", f"{RULES}_from_a_bad_start[branch]"),
         ),
     ),
     *_of(

@@ -12,6 +12,10 @@ import naive
 import plain_elimination as plain
 from circuits import columns, fixed
 from margmap.foundation.limits import Limits, Stopped
+from margmap.solve import prices
+from margmap.solve.hill_climb import Incumbents
+from margmap.solve.methods import branch_and_bound
+from margmap.solve.methods.frontier import solve as frontier
 from problems import SORTS, STRUCTURED, make
 from ruled import random_constraints
 
@@ -74,6 +78,22 @@ def test_equals_enumeration(sort):
             check(p, r, feasible, k)
             ended.add(r.status)
     assert ended <= {"optimal", "infeasible"}
+
+
+@pytest.mark.parametrize("method", ["frontier", "branch"])
+def test_equals_enumeration_from_a_bad_start(method, monkeypatch):
+    """No states from the search for prices, no climbing: sweeps and search alone must find and prove the best."""
+    find, offer = prices._find_prices, Incumbents._offer_allowed
+    monkeypatch.setattr(prices, "_find_prices", lambda *arguments: (find(*arguments)[0], ()))
+    monkeypatch.setattr(Incumbents, "_offer_allowed", lambda self, state, climb, rows: offer(self, state, False, rows))
+    for module in (frontier, branch_and_bound):
+        monkeypatch.setattr(module, "lower_bound_state", lambda _flat, _max, n: np.zeros(n, dtype=np.int32))
+    for sort in ("dense", "coins", "latent tree", "latent tree, many values"):
+        for seed in range(700, 700 + 2 * EACH):
+            p, constraints, feasible = ruled(sort, seed)
+            r = mm.marginal_map(p.circuit, p.query, p.evidence, method, constraints=constraints)
+            assert r.status in ("optimal", "infeasible"), p.name
+            check(p, r, feasible)
 
 
 @pytest.mark.parametrize("method", ["frontier", "branch", "brute"])
