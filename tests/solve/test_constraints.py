@@ -249,6 +249,9 @@ def test_what_does_not_take_constraints_says_so():
     network = mm.Network([mm.Variable("a")], [([0], [0.5, 0.5])])
     with pytest.raises(mm.QueryError, match="method 'elimination' does not take constraints"):
         mm.mpe(network, method="elimination", constraints=[mm.constraints.allowed("a", [1])])
+    wide, names, evidence, rules, _ = network_problem(4)
+    with pytest.raises(mm.LimitError, match="constraints and differ_by need the network's circuit"):
+        mm.marginal_map(wide, names, evidence, constraints=rules, max_edges=1)
 
 
 def test_batches_take_constraints():
