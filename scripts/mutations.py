@@ -35,6 +35,7 @@ LEFT = "tests/solve/test_near_ties.py::test_a_stopped_search_leaves_every_better
 LEFT_OF_MANY = "tests/solve/test_near_ties.py::test_a_stopped_search_for_the_k_best_bounds_the_others"
 SWEEP = "tests/solve/test_near_ties.py::test_a_sweep_loses_nothing_above_its_bound"
 RULES = "tests/solve/test_constraints.py::test_equals_enumeration"
+APART = "tests/solve/test_constraints.py::test_only_the_constraints_tell_vectors_apart"
 ANSWERS_BEYOND = "tests/solve/test_near_ties.py::test_answers_beyond_doubles"
 BEYOND = "tests/solve/test_near_ties.py::test_a_sweep_beyond_doubles"
 WIDE = "tests/solve/test_near_ties.py::test_wide_frontiers"
@@ -1742,21 +1743,21 @@ RULE_BREAKS = [
             "if (use > low[i] and use > free_high[i]) or (use < high[i] and use < free_low[i]):",
             "if use > low[i] and use > free_high[i]:",
             "a vector makes way for one that does not fit all of its completions",
-            (f"{RULES}[dense]", f"{RULES}[coins]", f"{RULES}[latent tree]"),
+            (APART, f"{RULES}_from_a_bad_start[frontier]"),
         ),
         (
             "def _dominated(",
             "larger = more < 700 and _covers(kept, r, vector, np.exp(more), used)",
             "larger = True",
             "vectors are compared with what prices have taken from them",
-            (f"{RULES}[dense]", f"{RULES}[coins]", f"{RULES}[latent tree]", f"{RULES}[structured]"),
+            (APART, f"{RULES}_from_a_bad_start[frontier]"),
         ),
         (
             "def _fits(",
             "if low > pending.high[i] or high < pending.low[i]:",
             "if low > pending.high[i] + 1 or high < pending.low[i]:",
             "what exceeds the upper end of a constraint by one is kept",
-            (f"{RULES}[dense]", f"{RULES}[coins]", f"{RULES}[latent tree]"),
+            (APART, f"{RULES}_from_a_bad_start[frontier]"),
         ),
     ),
     *_of(
@@ -1766,7 +1767,7 @@ RULE_BREAKS = [
             "offset = raised(view.log_factor, log_factor, math.fsum(terms), rounding)",
             "offset = raised(view.log_factor, log_factor, rounding)",
             "the bound with prices lacks what they give back to states that satisfy the constraints",
-            (f"{RULES}[dense]", f"{RULES}[coins]"),
+            (f"{RULES}_from_a_bad_start[frontier]", f"{RULES}_from_a_bad_start[branch]"),
         ),
     ),
     *_of(

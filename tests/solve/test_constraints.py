@@ -1,5 +1,6 @@
 """Constraints on the answer against enumeration: all kinds mixed, all methods that take them, infeasible ones too."""
 
+import itertools
 import json
 import math
 import os
@@ -12,6 +13,10 @@ import naive
 import plain_elimination as plain
 from circuits import columns, fixed
 from margmap.foundation.limits import Limits, Stopped
+from margmap.solve import prices
+from margmap.solve.hill_climb import Incumbents
+from margmap.solve.methods import branch_and_bound
+from margmap.solve.methods.frontier import solve as frontier
 from problems import SORTS, STRUCTURED, make
 from ruled import random_constraints
 
@@ -74,6 +79,54 @@ def test_equals_enumeration(sort):
             check(p, r, feasible, k)
             ended.add(r.status)
     assert ended <= {"optimal", "infeasible"}
+
+
+def begin_badly(monkeypatch):
+    """No states from the search for prices, no climbing: sweeps and search alone must find and prove the best."""
+    find, offer = prices._find_prices, Incumbents._offer_allowed
+    monkeypatch.setattr(prices, "_find_prices", lambda *arguments: (find(*arguments)[0], ()))
+    monkeypatch.setattr(Incumbents, "_offer_allowed", lambda self, state, climb, rows: offer(self, state, False, rows))
+    for module in (frontier, branch_and_bound):
+        monkeypatch.setattr(module, "lower_bound_state", lambda _flat, _max, n: np.zeros(n, dtype=np.int32))
+
+
+@pytest.mark.parametrize("method", ["frontier", "branch"])
+def test_equals_enumeration_from_a_bad_start(method, monkeypatch):
+    begin_badly(monkeypatch)
+    for sort in ("dense", "coins", "latent tree", "latent tree, many values"):
+        for seed in range(700, 700 + 2 * EACH):
+            p, constraints, feasible = ruled(sort, seed)
+            r = mm.marginal_map(p.circuit, p.query, p.evidence, method, constraints=constraints)
+            assert r.status in ("optimal", "infeasible"), p.name
+            check(p, r, feasible)
+
+
+def test_only_the_constraints_tell_vectors_apart(monkeypatch):
+    """Independent variables: every vector has one entry, so that all but the constraints let one vector stay."""
+    begin_badly(monkeypatch)
+    names = list("abcdefgh")
+    for seed in range(12 * EACH):
+        rng = np.random.default_rng([seed, 99])
+        table = rng.uniform(0.05, 0.95, len(names))
+        circuit = mm.circuit_of(
+            math.prod(
+                (mm.bernoulli(mm.Variable(n), float(q)) for n, q in zip(names[1:], table[1:], strict=True)),
+                start=mm.bernoulli(mm.Variable(names[0]), float(table[0])),
+            )
+        )
+        constraints, holds = random_constraints(rng, circuit, names)
+        feasible = {}
+        for state in itertools.product((0, 1), repeat=len(names)):
+            if holds(dict(zip(names, state, strict=True))):
+                feasible[state] = float(np.log(np.where(state, table, 1 - table)).sum())
+
+        class Name:
+            name = f"coins {seed}"
+
+        for k in (1, 3):
+            r = mm.mpe(circuit, method="frontier", constraints=constraints, k=k)
+            assert r.status in ("optimal", "infeasible"), seed
+            check(Name, r, feasible, k)
 
 
 @pytest.mark.parametrize("method", ["frontier", "branch", "brute"])
@@ -229,6 +282,9 @@ def test_what_does_not_take_constraints_says_so():
     network = mm.Network([mm.Variable("a")], [([0], [0.5, 0.5])])
     with pytest.raises(mm.QueryError, match="method 'elimination' does not take constraints"):
         mm.mpe(network, method="elimination", constraints=[mm.constraints.allowed("a", [1])])
+    wide, names, evidence, rules, _ = network_problem(4)
+    with pytest.raises(mm.LimitError, match="constraints and differ_by need the network's circuit"):
+        mm.marginal_map(wide, names, evidence, constraints=rules, max_edges=1)
 
 
 def test_batches_take_constraints():

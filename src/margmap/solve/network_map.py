@@ -90,7 +90,10 @@ class _NetworkMap:
     def answer(self) -> Result:
         """The answer of the route that fits; stopped on the way, what is known."""
         if self.constrained:
-            return self._by_tables()
+            try:
+                return self._by_tables()
+            except LimitError as error:
+                raise LimitError(f"{error}; constraints and differ_by need the network's circuit") from None
         if self.question.method in SEARCHES and self.question.columns:
             return self._search(self.question.method)
         try:
