@@ -140,7 +140,7 @@ def test_variables() -> None:
     assert lines[0] == ["variable", "kind", "values", "states"]
     known = mm.variables(mm.load(CLINIC))
     assert [line[0] for line in lines[1:]] == [str(name) for name in known.names]
-    assert lines[1 + known.names.index("season")][1:] == ["binary", "2", "summer,", "winter"]
+    assert lines[1 + known.names.index("season")][1:] == ["discrete", "4", "winter,", "spring,", "summer,", "autumn"]
     found = json.loads(Run("info", CLINIC, "--variables", "--json").out)["variables"]
     assert [one["name"] for one in found] == list(known.names)
     assert [tuple(one["states"]) for one in found] == [v.states for v in known]
