@@ -6,8 +6,8 @@ import gzip
 import json
 import math
 import os
-import re
 import platform
+import re
 import subprocess
 import sys
 import threading
