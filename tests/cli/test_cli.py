@@ -7,6 +7,7 @@ import json
 import math
 import os
 import platform
+import re
 import subprocess
 import sys
 import threading
@@ -136,11 +137,11 @@ def test_version_and_help_load_nothing_heavy() -> None:
 def test_variables() -> None:
     run = Run("info", CLINIC, "--variables")
     assert run.code == 0
-    lines = [line.split() for line in run.out.splitlines()]
+    lines = [re.split(r"\s{2,}", line.strip()) for line in run.out.splitlines()]
     assert lines[0] == ["variable", "kind", "values", "states"]
     known = mm.variables(mm.load(CLINIC))
     assert [line[0] for line in lines[1:]] == [str(name) for name in known.names]
-    assert lines[1 + known.names.index("season")][1:] == ["binary", "2", "summer,", "winter"]
+    assert lines[1 + known.names.index("season")][1:] == ["discrete", "4", "winter, spring, summer, autumn"]
     found = json.loads(Run("info", CLINIC, "--variables", "--json").out)["variables"]
     assert [one["name"] for one in found] == list(known.names)
     assert [tuple(one["states"]) for one in found] == [v.states for v in known]
