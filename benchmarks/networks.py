@@ -1,10 +1,10 @@
 """Hard networks: families of the UAI marginal-MAP instances x methods x time limits, with states, bounds and proofs.
 
     python benchmarks/networks.py ../shared/data/uai_mmap --seconds 1 10 60 --methods auto andor --out networks.jsonl
-    python benchmarks/networks.py --table networks.jsonl
+    python benchmarks/networks.py --table networks.jsonl --plot networks.svg
 
 Each run is a line of JSON with the value of the state, the bound, when each was first there, and the bounds over time,
-from which a plot of gap against time can be made (``--plot FOLDER``, needs the extra ``plot``). Runs that are in the
+from which a plot of gap against time can be made (``--plot FILE``, needs the extra ``plot``). Runs that are in the
 file already are not made again.
 """
 
@@ -74,22 +74,55 @@ def table(records: list[dict]) -> str:
     return "\n".join(lines)
 
 
-def plot(records: list[dict], folder: Path) -> None:
-    """The gap against time, one picture a family."""
+def instances(records: list[dict]) -> str:
+    """One line for each instance and method: the gap at each limit, and the state and the bound at the longest one."""
+    groups: dict[tuple, dict[float, dict]] = defaultdict(dict)
+    for record in records:
+        groups[record["name"], record["method"]][record["limit"]] = record
+    limits = sorted({record["limit"] for record in records})
+    gaps = " | ".join(f"{limit:g} s" for limit in limits)
+    lines = [
+        f"| instance | method | state | bound | {gaps} | by | seconds |",
+        "|---|---|---|---|" + "---|" * (len(limits) + 2),
+    ]
+    for (name, method), runs in sorted(groups.items()):
+        last = runs[max(runs)]
+        shown = " | ".join(gap_of(runs[limit]) if limit in runs else "" for limit in limits)
+        state = "-" if last["log_prob"] is None else f"{last['log_prob']:.6f}"
+        upper = "-" if last["log_upper"] is None else f"{last['log_upper']:.6f}"
+        lines.append(f"| {name} | {method} | {state} | {upper} | {shown} | {last['used']} | {last['wall']:.1f} |")
+    return "\n".join(lines)
+
+
+def gap_of(record: dict) -> str:
+    if record["status"] == "optimal":
+        return "proven"
+    return "no state" if record["gap"] is None or math.isinf(record["gap"]) else f"{record['gap']:.3g}"
+
+
+def plot(records: list[dict], path: Path) -> None:
+    """The gap against time: a panel for each family, a line for each instance at its longest limit; method auto."""
     import matplotlib.pyplot as plt
 
-    families: dict[str, list[dict]] = defaultdict(list)
-    for record in records:
-        families[record["name"].split("_")[0]].append(record)
-    for family, group in families.items():
-        figure, axes = plt.subplots(figsize=(6, 4))
-        for record in group:
-            points = [(t, upper - lower) for t, lower, upper in record["trace"] if lower is not None]
-            if points:
+    plt.rcParams.update({"svg.hashsalt": "margmap", "svg.fonttype": "none", "font.size": 8})
+    longest: dict[str, dict] = {}
+    for record in (record for record in records if record["method"] == "auto"):
+        if record["limit"] >= longest.get(record["name"], record)["limit"]:
+            longest[record["name"]] = record
+    families = sorted({name.split("_")[0] for name in longest})
+    rows = -(-len(families) // 2)
+    figure, panels = plt.subplots(rows, 2, figsize=(8, 2.3 * rows), layout="constrained", squeeze=False)
+    for family, axes in zip(families, panels.flat, strict=False):
+        for name, record in longest.items():
+            points = [(t, max(upper - lower, 1e-9)) for t, lower, upper in record["trace"] if lower is not None]
+            if name.split("_")[0] == family and points:
+                points.append((record["wall"], max(record["gap"], 1e-9)))
                 axes.step(*zip(*points, strict=True), where="post", linewidth=0.8)
-        axes.set(xscale="log", yscale="symlog", xlabel="seconds", ylabel="gap in nats", title=family)
-        figure.savefig(folder / f"{family}.svg")
-        plt.close(figure)
+        axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="gap in nats", title=family)
+    for axes in panels.flat[len(families) :]:
+        axes.set_visible(False)
+    figure.savefig(path, metadata={"Date": None})
+    plt.close(figure)
 
 
 def main() -> None:
@@ -100,11 +133,11 @@ def main() -> None:
     parser.add_argument("--only", default="", help="names that begin so")
     parser.add_argument("--out", type=Path, default=Path("networks.jsonl"))
     parser.add_argument("--table", type=Path, help="print the table of a file of runs, and do nothing else")
-    parser.add_argument("--plot", type=Path, help="with --table: a folder for plots of gap against time")
+    parser.add_argument("--plot", type=Path, help="with --table: a file for the plot of gap against time")
     arguments = parser.parse_args()
     if arguments.table:
         records = [json.loads(line) for line in arguments.table.read_text().splitlines()]
-        print(table(records))
+        print(table(records), instances(records), sep="\n\n")
         if arguments.plot:
             plot(records, arguments.plot)
         return

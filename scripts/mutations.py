@@ -1245,14 +1245,14 @@ NETWORK_BREAKS = [
             _of(
                 "network/elimination.py",
                 (
-                    "def _max_out(",
-                    "if rows[i, x] > rows[i, at]:",
-                    "if rows[i, x] > rows[i, at] + 0.001:",
+                    "def _rows_out(",
+                    "if value > top:",
+                    "if value > top + 0.001:",
                     "a value that is better by little is not the maximum",
                     (NETWORK_TIES,),
                 ),
                 (
-                    "def answer(",
+                    "def maximum(",
                     "log_upper = raised(log_max, self.problem.log_constant, rounding + self.problem.rounding)",
                     "log_upper = log_max + self.problem.log_constant",
                     "the rounding of the elimination is left out of its bound",
@@ -1791,6 +1791,135 @@ RULE_BREAKS = [
     ),
 ]
 
+SOFT = "tests/inference/test_soft_evidence.py"
+SENSITIVITY = "tests/solve/test_sensitivity.py::test_every_observation_against_enumeration"
+DECISIONS = "tests/solve/test_decisions.py"
+
+ASKING_BREAKS = [
+    *_of(
+        "inference/soft.py",
+        (
+            "",
+            "logs = np.log(weights) - power_above(given) * LN2",
+            "logs = np.log(weights)",
+            "weights above 1 are not scaled down, but scaled up again",
+            (f"{SOFT}::test_against_enumeration", f"{SOFT}::test_a_weight_of_one_factor_moves_everything_alike"),
+        ),
+        (
+            "",
+            "power += power_above(value)",
+            "power = power_above(value)",
+            "of several weighted variables only the last is scaled back",
+            (f"{SOFT}::test_against_enumeration",),
+        ),
+    ),
+    *_of(
+        "inference/truncated.py",
+        (
+            "def _log_masses(",
+            "near = a if a >= 0 else -b",
+            "near = a if a >= 0 else b",
+            "an interval below the mean is taken for one above it",
+            (f"{SOFT}::test_masses_of_gaussians_far_out",),
+        ),
+        (
+            "def _one_sided(",
+            "length = min(h, 2 * _DEPTH / (a + math.sqrt(a * a + 2 * _DEPTH)))",
+            "length = min(h, 2 * 8.0 / (a + math.sqrt(a * a + 2 * 8.0)))",
+            "the tail of a mass is cut off too early",
+            (f"{SOFT}::test_masses_of_gaussians_far_out",),
+        ),
+    ),
+    *_of(
+        "network/virtual.py",
+        (
+            "",
+            "power += shift",
+            "power = shift",
+            "of several weighted variables only the last is scaled back",
+            (f"{SOFT}::test_against_enumeration", f"{SOFT}::test_weights_of_any_size_in_networks"),
+        ),
+        (
+            "def _parts(",
+            "half = exponent // 2",
+            "half = exponent // 2 + 1",
+            "weights that are taken apart are not the product of their parts",
+            (f"{SOFT}::test_weights_of_any_size_in_networks",),
+        ),
+    ),
+    *_of(
+        "solve/report.py",
+        (
+            "def moved(",
+            "log_upper = raised(result.log_upper, factor, lost)",
+            "log_upper = raised(result.log_upper, lost)",
+            "the bound is not scaled back as the state is",
+            (f"{SOFT}::test_stopped_early_the_bounds_hold", f"{SOFT}::test_against_enumeration"),
+        ),
+    ),
+    *_of(
+        "certificate/upper_circuit.py",
+        (
+            "def _multiply(",
+            "total = plus(total, one, up)",
+            "total = one",
+            "a hidden variable with weights is summed over its last value only",
+            (f"{SOFT}::test_certificates_cover_sets_and_likelihoods_and_refuse_intervals",),
+        ),
+    ),
+    *_of(
+        "solve/sensitivity.py",
+        (
+            "def _decided(",
+            "left = probability * (1 + _MARGIN) - float(joint.sum())",
+            "left = 0.5 * (probability * (1 + _MARGIN) - float(joint.sum()))",
+            "other states are given half of what is left for them",
+            (SENSITIVITY,),
+        ),
+        (
+            "def run(",
+            "rest = self._share(top[-1]) * (1 + _PROVEN)",
+            "rest = 0.0",
+            "no state but the best ones is thought possible",
+            (SENSITIVITY,),
+        ),
+    ),
+    *_of(
+        "solve/explain.py",
+        (
+            "def _largest_ratios(",
+            "ratio[n] = max(ratio[n], ratio[s.child[e]])",
+            "ratio[n] = ratio[s.child[e]]",
+            "the ratio of a sum is that of its last child",
+            (f"{DECISIONS}::test_explanations_against_enumeration",),
+        ),
+        (
+            "def _bound(",
+            "return log_ratio - (self.log_evidence - self.log_all + math.log(node.not_posterior)) + _SAME",
+            "return log_ratio - (self.log_evidence - self.log_all) + _SAME",
+            "the bound forgets that the evidence becomes rarer without the explanation",
+            (f"{DECISIONS}::test_explanations_against_enumeration",),
+        ),
+    ),
+    *_of(
+        "solve/decide.py",
+        (
+            "",
+            "likelihood = np.ones((len(utilities), *table.shape))",
+            "likelihood = np.full((len(utilities), *table.shape), 0.9)",
+            "the utilities that are not chosen are not certain to be seen",
+            (f"{DECISIONS}::test_decisions_against_enumeration",),
+        ),
+        (
+            "",
+            "_refuse_effects(free, chosen, evidence)",
+            "_refuse_effects(free, [], evidence)",
+            "evidence below a decision is taken, which changes what is maximised",
+            (f"{DECISIONS}::test_decisions_against_enumeration",),
+        ),
+    ),
+]
+
 MUTATIONS: list[Mutation] = [
     *SWEEP_BREAKS,
     *FRONTIER_BREAKS,
@@ -1812,4 +1941,5 @@ MUTATIONS: list[Mutation] = [
     *NETWORK_BREAKS,
     *CERTIFICATE_BREAKS,
     *RULE_BREAKS,
+    *ASKING_BREAKS,
 ]

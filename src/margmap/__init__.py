@@ -67,6 +67,8 @@ if TYPE_CHECKING:
     from margmap.io.formats import load_network as load_network
     from margmap.io.formats import load_vtree as load_vtree
     from margmap.io.formats import save as save
+    from margmap.learn.imputation import Imputed as Imputed
+    from margmap.learn.imputation import impute as impute
     from margmap.network.compile import compile as compile
     from margmap.network.network import Network as Network
     from margmap.solve import constraints as constraints
@@ -100,6 +102,7 @@ _HOME = {
     "margmap.interop.pomegranate": "from_pomegranate",
     "margmap.interop.pyjuice": "from_pyjuice",
     "margmap.interop.spflow": "from_spflow",
+    "margmap.learn.imputation": "Imputed impute",
     "margmap.network.compile": "compile",
     "margmap.network.network": "Network",
     "margmap.certificate.verify": "Verdict verify",

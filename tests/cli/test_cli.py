@@ -108,6 +108,7 @@ def test_version_and_help() -> None:
             "likelihood",
             "sample",
             "solve",
+            "sensitivity",
             "plot",
             "draw",
             "learn",
@@ -430,6 +431,43 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert digit["marginal_map"]["log_conditional"] > digit["projected_mpe"]["log_conditional"]
 
 
+def test_evidence_that_is_not_a_single_value(tmp_path: Path) -> None:
+    said = "age!=child,fever=none:0.1|low:0.3|high:0.6,cough=dry|wet"
+    meant = {"age": ["adult", "senior"], "fever": {"none": 0.1, "low": 0.3, "high": 0.6}, "cough": {"$not": ["none"]}}
+    (tmp_path / "i.json").write_text(json.dumps({"query": ["illness"], "evidence": meant}))
+    one = Run("solve", CLINIC, "-q", "illness", "-e", said, "--json").json
+    other = Run("solve", CLINIC, "--instance", tmp_path / "i.json", "--json").json
+    assert one["log_prob"] == other["log_prob"]
+    assert one["status"] == "optimal"
+    proof = tmp_path / "proof.json"
+    Run("solve", CLINIC, "-q", "illness", "-e", said, "--certificate", proof)
+    checked = Run("verify", CLINIC, proof, "-e", said)
+    assert checked.code == 0
+    assert "fever=none:0.1|low:0.3|high:0.6" in checked.out
+    assert "cough=dry|wet" in checked.out
+    assert "log p(e)" in Run("marginal", CLINIC, "-e", said, "--posteriors").out
+    assert len(Run("sample", CLINIC, "-e", said, "-n", "5").out.splitlines()) == 5
+    (tmp_path / "bad.json").write_text('{"evidence": {"age": [null]}}')
+    refused("solve", CLINIC, "--instance", tmp_path / "bad.json", naming=["'age'", "numbers or names"])
+    (tmp_path / "bad.json").write_text('{"evidence": {"age": {"$between": 3}}}')
+    refused("solve", CLINIC, "--instance", tmp_path / "bad.json", naming=["'age'", "$between"])
+
+
+def test_sensitivity() -> None:
+    asked = ("sensitivity", CLINIC, "-q", "illness", "-e", "season=winter,fever=high", "--look-at", "age,cough")
+    told = Run(*asked, "--json").json
+    assert told["complete"]
+    assert told["answer"]["status"] == "optimal"
+    assert {one["variable"] for one in told["changes"]} >= {"season", "fever", "age", "cough", "course"}
+    assert told["look_at"] == ["age", "cough"]
+    shown = Run(*asked).out
+    assert "after looking at age, cough the answer is the same with probability" in shown
+    assert "fever were not observed" in shown
+    short = Run(*asked, "--rows", "2").out
+    assert "rows in all" in short
+    refused("sensitivity", CLINIC, "-q", "illness", "--look-at", "illness", naming=["look_at"])
+
+
 # What can go wrong.
 
 
@@ -490,7 +528,7 @@ def test_impossible_evidence_is_refused(small: Path, tmp_path: Path) -> None:
         ('{"query": "c"}', ['"query" must be a list']),
         ('{"query": [true]}', ['"query" must be a list']),
         ('{"evidence": [1]}', ['"evidence" must be an object']),
-        ('{"evidence": {"a": [1]}}', ['"evidence" must be an object']),
+        ('{"evidence": {"a": [[1]]}}', ["variable 'a'", "numbers or names"]),
         ('{"evidence": {"a": 1, "a": 0}}', ["'a'", "twice"]),
         ('{"instances": []}', ['"instances" must be a list']),
         ('{"instances": [{"query": ["a"]}, {"query": ["c"]}]}', ["--index 0 to 1"]),

@@ -105,6 +105,30 @@ def test_posteriors_in_a_notebook_and_as_a_frame():
     assert isinstance(frame, pandas.DataFrame)
 
 
+def flu():
+    """A network of a cause and two symptoms."""
+    cause, fever = mm.Variable("flu", 2, ("no", "yes")), mm.Variable("<fever>", 2, ("no", "yes"))
+    tables = [([0], [0.9, 0.1]), ([0, 1], [[0.95, 0.05], [0.2, 0.8]]), ([0, 2], [[0.8, 0.2], [0.3, 0.7]])]
+    return Network([cause, fever, mm.Variable("cough")], tables)
+
+
+def test_sensitivity_decisions_and_explanations_in_a_notebook():
+    network = flu()
+    found = mm.sensitivity(network, ["flu"], {"cough": 1})
+    read = Reader(found._repr_html_())
+    assert "<fever>" in read.cells
+    assert "fever" not in read.tags
+    at = read.cells.index("<fever>")
+    assert read.cells[at + 1 : at + 4 : 2] == ["yes" if found.changes[0].value == "yes" else read.cells[at + 1], "no"]
+    assert len(found.to_frame()) == len(found.changes)
+    explained = Reader(mm.explain(network, {"<fever>": "yes"}, ["flu"])._repr_html_())
+    assert "flu=yes" in explained.cells
+    decided = mm.best_decision(network, ["flu"], [(["flu", "cough"], [[1.0, 0.0], [0.0, 2.0]])])
+    assert "optimal" in Reader(decided._repr_html_()).cells
+    for one in (found, mm.explain(network, {"<fever>": "yes"}, ["flu"]), decided):
+        assert "np." not in repr(one)
+
+
 def test_results_as_frames():
     pytest.importorskip("pandas")
     result = mm.marginal_map(running_example(), ["X1", "X2"], k=4)

@@ -378,9 +378,9 @@ class TestRefused:
             ({"X1": 0.5}, "is not an integer"),
             ({"X1": True}, "variable 'X1': True is no number: write 0 to 1"),
             ({"X1": "１"}, "variable 'X1' has no state '１'"),
-            ({"X1": [1]}, r"variable 'X1': \[1\] is neither"),
+            ({"X1": [1]}, r"variable 'X1': \[1\] can be a set"),
             ({"X1": 1j}, "variable 'X1': 1j is neither"),
-            ({"X1": np.array([1])}, r"variable 'X1': array\(\[1\]\) is neither"),
+            ({"X1": np.array([1])}, r"variable 'X1': array\(\[1\]\) can be a set"),
         ],
     )
     def test_bad_evidence(self, ask, evidence, message):

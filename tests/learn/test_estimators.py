@@ -17,11 +17,13 @@ pytest.importorskip("sklearn", minversion="1.6")
 from sklearn.model_selection import GridSearchCV, cross_val_score
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from margmap.learn import ChowLiu, Strudel, chow_liu
+from margmap.learn import HCLT, ChowLiu, JointImputer, Strudel, chow_liu
 
 
 @pytest.mark.filterwarnings("ignore")
-@parametrize_with_checks([ChowLiu(), Strudel(iterations=5)])
+@parametrize_with_checks(
+    [ChowLiu(), Strudel(iterations=5), HCLT(latent=2, epochs=2), JointImputer(HCLT(latent=2, epochs=2))]
+)
 def test_scikit_learn_checks(estimator, check) -> None:
     check(estimator)
 
@@ -74,8 +76,88 @@ def test_frames() -> None:
         assert estimator.circuit_.names == ("rain", "mood")
         assert list(estimator.feature_names_in_) == ["rain", "mood"]
         assert np.exp(estimator.score_samples(frame)).sum() > 5
-        with pytest.raises(mm.QueryError, match="no state 'so so'"):
+        with pytest.raises(mm.DataError, match="no state 'so so'"):
             estimator.score(frame.assign(mood="so so"))
+
+
+def mixed_frame(rows: int = 200, seed: int = 0):
+    """A frame with texts, whole numbers, real numbers and missing cells, all of which depend on one another."""
+    pandas = pytest.importorskip("pandas")
+    rng = np.random.default_rng(seed)
+    warm = rng.random(rows) < 0.5
+    frame = pandas.DataFrame(
+        {
+            "season": np.where(warm, "summer", "winter"),
+            "degrees": np.round(np.where(warm, 24.0, 1.0) + rng.normal(0, 2, rows), 1),
+            "coats": np.where(warm, 0, 2) + rng.integers(0, 2, rows),
+            "ice": warm ^ (rng.random(rows) < 0.1),
+        }
+    )
+    holes = rng.random(frame.shape) < 0.15
+    return frame, frame.mask(holes), holes
+
+
+def test_latent_trees_on_frames_with_missing_cells() -> None:
+    frame, masked, _ = mixed_frame()
+    model = HCLT(latent=4, epochs=10).fit(masked)
+    assert list(model.feature_names_in_) == list(frame.columns)
+    assert model.score_samples(masked).shape == (200,)
+    odd = frame.head(1).assign(season="summer", degrees=0.0, coats=3)
+    assert model.score(odd) < model.score_samples(frame.head(50)).min() - 1
+    drawn = model.sample(100, random_state=0)
+    assert list(drawn.columns) == list(frame.columns)
+    assert set(drawn["season"]) == {"summer", "winter"}
+    assert set(drawn["coats"]) <= {0, 1, 2, 3}
+    assert drawn["degrees"].between(frame["degrees"].min(), frame["degrees"].max()).all()
+    assert np.isfinite(model.score_samples(drawn)).all()
+
+
+def test_an_imputer_in_a_pipeline_with_frames() -> None:
+    import sklearn
+    from sklearn.compose import ColumnTransformer
+    from sklearn.pipeline import make_pipeline
+    from sklearn.preprocessing import OneHotEncoder
+
+    frame, masked, holes = mixed_frame()
+    imputer = JointImputer(HCLT(latent=4, epochs=10))
+    for output in ("default", "pandas"):
+        with sklearn.config_context(transform_output=output):
+            filled = imputer.fit_transform(masked)
+        assert list(filled.columns) == list(frame.columns)
+        assert not filled.isna().any().any()
+        right = filled["season"] == frame["season"]
+        assert right[holes[:, 0]].mean() > 0.8
+        assert right[~holes[:, 0]].all()
+    found = imputer.impute(masked)
+    assert set(found.status) == {"optimal"}
+    assert found.log_prob.shape == (200,)
+    one_hot = ColumnTransformer(
+        [("names", OneHotEncoder(sparse_output=False), ["season", "ice"])], remainder="passthrough"
+    )
+    one_hot.set_output(transform="pandas")
+    table = make_pipeline(imputer, one_hot).fit_transform(masked)
+    assert len(table) == 200
+    assert {"names__season_summer", "remainder__degrees"} <= set(table.columns)
+    array = JointImputer(ChowLiuOnHoles()).set_output(transform="pandas")
+    rows = tangled(100, 4, seed=1).astype(float)
+    rows[::7, 2] = np.nan
+    made = array.fit_transform(rows)
+    assert list(made.columns) == ["x0", "x1", "x2", "x3"]
+    assert not made.isna().any().any()
+
+
+class ChowLiuOnHoles(HCLT):
+    """A small estimator of another class: an imputer takes any that has a circuit."""
+
+    def __init__(self) -> None:
+        super().__init__(latent=2, epochs=3)
+
+    def get_params(self, deep: bool = True) -> dict:
+        return {}
+
+    def fit(self, X, y=None):
+        self.circuit_ = mm.learn.trees(X, k=2, iterations=3)
+        return self
 
 
 def test_without_scikit_learn_only_the_estimators_are_missing() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 import margmap as mm
 from margmap.learn import chow_liu, learn_mixture, mixture, strudel
-from margmap.learn.mixture_em import _clusters
+from margmap.learn.mixture_em import clusters
 from rows_for_learning import tangled
 
 
@@ -47,9 +47,9 @@ def test_components_start_apart_and_repeat_by_seed() -> None:
     assert np.unique(one.weights.round(6)).size > 1
 
 
-def test_clusters_find_what_is_apart() -> None:
+def testclusters_find_what_is_apart() -> None:
     rows = np.array([[0, 0, 0, 0]] * 10 + [[1, 1, 1, 1]] * 5 + [[1, 1, 1, 0]] * 3, dtype=np.uint8)
-    labels = _clusters(rows, np.full(4, 2), 2, np.random.default_rng(0))
+    labels = clusters(rows, np.full(4, 2), 2, np.random.default_rng(0))
     assert len(set(labels[:10])) == len(set(labels[10:])) == 1
     assert labels[0] != labels[-1]
 

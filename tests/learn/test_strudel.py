@@ -224,11 +224,11 @@ def test_ctrl_c_returns_the_best_so_far() -> None:
         if now.iteration >= 5:
             raise KeyboardInterrupt
 
-    run = learn_strudel(rows[:300], rows[300:], on_growth=stop, min_gain=None)
+    run = learn_strudel(rows[:300], rows[300:], on_progress=stop, min_gain=None)
     assert run.reason == "interrupted"
     assert run.circuit.properties[:5] == (True,) * 5
     assert mm.log_likelihood(run.circuit, rows[300:]).mean() == pytest.approx(run.best.valid)
-    alone = learn_strudel(rows[:300], on_growth=stop, min_gain=None)
+    alone = learn_strudel(rows[:300], on_progress=stop, min_gain=None)
     assert mm.log_likelihood(alone.circuit, rows[:300]).mean() == pytest.approx(alone.last.train)
 
 

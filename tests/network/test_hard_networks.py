@@ -3,6 +3,7 @@
 import contextlib
 import importlib.util
 import math
+import os
 import sys
 import time
 
@@ -13,14 +14,16 @@ import margmap as mm
 from margmap.foundation.limits import Limits, Stopped
 from margmap.network.and_or import LayeredSearch, search_steps
 from margmap.network.anytime import Anytime, Incumbent
+from margmap.network.block_search import BlockSearch
+from margmap.network.cost_shift import CostShift
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, log_model, restricted
-from margmap.network.mini_bucket import MiniBuckets, decode, literal_bounds
+from margmap.network.mini_bucket import MiniBuckets, decode, literal_bounds, partition
 from margmap.network.network import Network
 from margmap.network.partial_sum import sum_out_cheap
 from margmap.network.relevance import Problem
 from margmap.network.scoring import GO_ON, Scorer
-from margmap.network.wcsp import Toulbar2, cost_of, costs, written
+from margmap.network.wcsp import Toulbar2, cost_of, costs, prepare, written
 
 toulbar2 = pytest.mark.skipif(importlib.util.find_spec("pytoulbar2") is None, reason="needs pytoulbar2")
 
@@ -44,6 +47,28 @@ def random_model(seed):
     free = [i for i in range(n) if i not in observed]
     asked = [i for i in free if rng.random() < 0.6]
     return Network(variables, factors, "markov"), asked, observed
+
+
+def random_bayes(seed):
+    """A Bayesian network of 3 to 7 variables with zeros, deterministic tables and parts that do not hang together."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(3, 8))
+    cardinality = rng.integers(2, 5 if n < 6 else 3, n).tolist()
+    variables = [mm.Variable(f"v{i}", k) for i, k in enumerate(cardinality)]
+    factors = []
+    for i in range(n):
+        parents = [j for j in range(i) if rng.random() < 0.5][-3:]
+        table = rng.gamma(0.5, size=[cardinality[v] for v in (*parents, i)]) + 1e-9
+        kind = rng.random()
+        if kind < 0.2:
+            table = (table == table.max(axis=-1, keepdims=True)).astype(float)
+        elif kind < 0.5:
+            table[(rng.random(table.shape) < 0.3) & (table < table.max(axis=-1, keepdims=True))] = 0.0
+        factors.append(([*parents, i], table / table.sum(axis=-1, keepdims=True)))
+    network = Network(variables, factors, "bayes")
+    observed = {i: int(rng.integers(cardinality[i])) for i in range(n) if rng.random() < 0.2}
+    asked = [i for i in range(n) if i not in observed and rng.random() < 0.6]
+    return network, asked, observed
 
 
 def values_of(network, asked, observed):
@@ -118,6 +143,25 @@ def test_local_search_keeps_the_score_of_what_it_returns_and_never_goes_down():
     assert best > 0.9 * len(everything)
 
 
+def test_a_block_that_is_re_optimised_never_loses_and_a_block_of_all_is_the_optimum():
+    rng = np.random.default_rng(5)
+    for _, asked, _, values, problem, model in instances(8000, 100):
+        scorer, blocks = Scorer(model), BlockSearch(model, 1 << 20)
+        state = np.array([rng.integers(k) for k in model.cardinality], dtype=np.int64)
+        before = scorer.score(state)
+        for center in blocks.asked:
+            blocks.size = int(rng.integers(1, 4))
+            for v, x in blocks.best_of_block(state, blocks.block(center, rng)).items():
+                state[v] = x
+            after = scorer.score(state)
+            assert after >= before - 1e-9
+            before = after
+        for v, x in blocks.best_of_block(state, blocks.asked).items():
+            state[v] = x
+        assert value_at(values, asked, problem, state) == pytest.approx(math.log(values.max()), abs=1e-9)
+        assert BlockSearch(model, 1).best_of_block(state, blocks.asked) is None or len(blocks.asked) == 0
+
+
 def test_mini_buckets_bound_from_above_however_they_are_divided_and_tightened():
     rng = np.random.default_rng(1)
     tight = 0
@@ -125,7 +169,7 @@ def test_mini_buckets_bound_from_above_however_they_are_divided_and_tightened():
     for _, asked, _, values, problem, model in everything:
         best = math.log(values.max())
         order = elimination_order(model, rng)
-        buckets = MiniBuckets(model, order, int(rng.choice([1, 4, 16, 1 << 20])))
+        buckets = MiniBuckets(model, partition(model, order, int(rng.choice([1, 4, 16, 1 << 20]))))
         for temperature in (None, 1.0, 0.1, 0.01):
             if temperature is not None:
                 buckets.tighten(15, temperature, GO_ON)
@@ -135,14 +179,40 @@ def test_mini_buckets_bound_from_above_however_they_are_divided_and_tightened():
                 assert found.log_upper == pytest.approx(best, abs=1e-8)
                 state = decode(model, buckets.parts, found.filled)
                 assert value_at(values, asked, problem, state) == pytest.approx(best, abs=1e-9)
-            for i, bounds in literal_bounds(buckets, found).items():
-                axis = asked.index(problem.open[i])
-                under = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).max(axis=1)
-                under = under[problem.values[problem.open[i]]]
-                with np.errstate(divide="ignore"):
-                    assert (bounds >= np.log(under) - 1e-9).all()
+            assert_bounded_under_each_value(literal_bounds(buckets, found), values, asked, problem)
         tight += found.log_upper <= best + 1e-3
     assert tight > 0.6 * len(everything)
+
+
+def assert_bounded_under_each_value(literals, values, asked, problem):
+    for i, bounds in literals.items():
+        axis = asked.index(problem.open[i])
+        under = np.moveaxis(values, axis, 0).reshape(values.shape[axis], -1).max(axis=1)
+        under = under[problem.values[problem.open[i]]]
+        with np.errstate(divide="ignore"):
+            assert (bounds >= np.log(under) - 1e-9).all()
+
+
+def test_cost_shifting_bounds_from_above_and_changes_no_score():
+    rng = np.random.default_rng(4)
+    tighter = 0
+    everything = instances(7000, 200)
+    for _, asked, _, values, problem, model in everything:
+        best = math.log(values.max())
+        shift = CostShift(model)
+        first = shift.bounds()[0]
+        for rounds in (0, 1, 5):
+            shift.sweep(rounds, GO_ON)
+            log_upper, literals, _ = shift.bounds()
+            assert log_upper >= best - 1e-12 * (1 + abs(best))
+            assert_bounded_under_each_value(literals, values, asked, problem)
+            assert value_at(values, asked, problem, shift.state()) <= best + 1e-9
+        tighter += log_upper < first - 1e-6
+        scorer = Scorer(shift.shifted())
+        for _ in range(3):
+            state = np.array([rng.integers(k) for k in model.cardinality], dtype=np.int64)
+            assert scorer.score(state) == pytest.approx(value_at(values, asked, problem, state), abs=1e-9)
+    assert tighter > 0.5 * len(everything)
 
 
 def test_restricting_values_leaves_the_scores_of_those_that_remain():
@@ -181,7 +251,7 @@ def test_toulbar2_proves_what_is_left_and_takes_a_state_to_beat():
         if not reduced.factors:
             continue
         for incumbent in (None, np.zeros(len(model.cardinality), dtype=np.int64)):
-            search = Toulbar2(reduced, incumbent, 1e-9)
+            search = Toulbar2(prepare(reduced, incumbent, 1e-9))
             try:
                 for _ in range(3000):
                     search.poll()
@@ -245,6 +315,40 @@ def test_stopped_anywhere_the_bounds_hold(monkeypatch):
             assert value_at(values, asked, problem, found.state) == pytest.approx(found.log_lower, abs=1e-9)
 
 
+def test_generated_networks_against_enumeration_at_all_limits(monkeypatch):
+    """Set MARGMAP_NETWORKS=5000 for as many; some of them go to toulbar2, which starts a process for each."""
+    monkeypatch.setattr("margmap.network.anytime.FIRST_SECONDS", 0.01)
+    count, proven = int(os.environ.get("MARGMAP_NETWORKS", "60")), 0
+    for seed in range(100_000, 100_000 + count):
+        rng = np.random.default_rng(seed)
+        network, asked, observed = (random_model if rng.random() < 0.5 else random_bayes)(seed)
+        values = values_of(network, asked, observed)
+        if not asked or not values.max() > 0:
+            continue
+        best = math.log(values.max())
+        # Now and then tables so small that everything is divided; a limit that is soon reached; toulbar2.
+        monkeypatch.setattr("margmap.network.anytime.CHEAP_ENTRIES", int(rng.choice([4, 1 << 17])))
+        monkeypatch.setattr("margmap.network.anytime.FIRST_LIMIT", int(rng.choice([2, 1 << 9])))
+        extra = importlib.util.find_spec("pytoulbar2") is not None and seed % 20 == 0
+        method = "wcsp" if extra else str(rng.choice(["auto", "andor"]))
+        limit = rng.choice([None, None, 1e-4, 0.01])
+        gap = float(rng.choice([0.0, 0.0, 0.5]))
+        names = [network.variables[i].name for i in asked]
+        known = {network.variables[i].name: x for i, x in observed.items()}
+        options = {"max_edges": 1} if method == "auto" and rng.random() < 0.7 else {}
+        memory = 1 << 30 if rng.random() < 0.2 else None
+        result = mm.marginal_map(network, names, known, method, limit, gap=gap, memory_limit=memory, **options)
+        assert result.log_upper >= best - 1e-9, seed
+        if result.state is not None:
+            value = values[tuple(int(result.state[name]) for name in names)]
+            assert result.log_prob == pytest.approx(math.log(value) if value > 0 else -math.inf, abs=1e-8), seed
+        assert limit is not None or result.status in ("optimal", "precision_limit"), seed
+        if result.status == "optimal":
+            assert result.log_prob >= best - max(gap, 1e-9) - 1e-9, seed
+            proven += 1
+    assert proven > 0.3 * count
+
+
 @pytest.mark.parametrize("method", ["andor", pytest.param("wcsp", marks=toulbar2)])
 def test_marginal_map_by_search(method):
     for seed in range(4000, 4012):
@@ -305,6 +409,29 @@ def test_progress_tells_bounds_that_close_and_may_stop_it():
     assert stopped.log_prob <= result.log_prob + 1e-9 <= stopped.log_upper + 2e-9
 
 
+def test_what_needs_a_circuit_is_refused_with_what_would_help():
+    network = grid(6)
+    query = list(range(0, 36, 2))
+    with pytest.raises(mm.LimitError, match=r"table entries predicted.*most of the large tables have.*k=1"):
+        mm.marginal_map(network, query, k=3, max_edges=1)
+    with pytest.raises(mm.LimitError, match=r"without method='frontier' \(auto\)"):
+        mm.marginal_map(network, query, method="frontier", max_edges=1)
+    with pytest.raises(mm.LimitError) as error:
+        mm.marginal_map(grid(40), list(range(0, 1600, 2)), k=2)
+    assert "raise max_edges" not in str(error.value)
+
+
+def test_jobs_on_a_network_that_is_searched_say_so():
+    result = mm.marginal_map(grid(5), list(range(0, 25, 2)), max_edges=1, jobs=2)
+    assert result.status == "optimal"
+    assert "one process" in result.details["jobs"]
+
+
+def test_certificates_are_about_circuits():
+    with pytest.raises(mm.MargmapError, match="compile"):
+        mm.certify(grid(3), [0, 1])
+
+
 def test_without_the_extra_wcsp_says_what_to_install(monkeypatch):
     monkeypatch.setattr("margmap.network.wcsp.available", lambda: False)
     with pytest.raises(mm.MissingExtraError, match="networks"):
@@ -314,10 +441,8 @@ def test_without_the_extra_wcsp_says_what_to_install(monkeypatch):
 @toulbar2
 @pytest.mark.skipif(sys.platform != "linux", reason="/proc")
 def test_a_stopped_search_leaves_no_process_behind():
-    import os
-
     model = log_model(Problem(grid(12), list(range(144)), {}), set(range(144)))
-    search = Toulbar2(model, None, 1e-9)
+    search = Toulbar2(prepare(model, None, 1e-9))
     process = search._process.pid
     file = search._file
     search.close()
@@ -335,12 +460,12 @@ def test_layered_search_bounds_at_any_width_and_proves_at_full_width():
     beams = 0
     for _, asked, _, values, problem, model in instances(5000, 150):
         best = math.log(values.max())
-        buckets = MiniBuckets(model, elimination_order(model, rng), int(rng.choice([1, 4, 16])))
+        buckets = MiniBuckets(model, partition(model, elimination_order(model, rng), int(rng.choice([1, 4, 16]))))
         buckets.tighten(10, 0.3, GO_ON)
         search = LayeredSearch(search_steps(buckets), buckets, buckets.bound(GO_ON))
         for floor in (-math.inf, best - 1.0, best):
             for width in (1, 3, 1 << 20):
-                found = search.search(floor, width, lambda: None)
+                found = search.search(floor, width)
                 assert max(found.log_upper, floor) >= best - 1e-9
                 beams += not found.complete
                 if found.complete and found.state is not None and not model.hidden:

@@ -187,6 +187,14 @@ class TestNetwork:
         edges = {(e.above, e.below) for e in picture.graph.edges}
         assert edges == {(0, 2), (1, 2), (0, 3)}
 
+    def test_uncertain_evidence_is_marked_with_what_is_left_of_it(self):
+        picture = mm.plot.network(asia(), evidence={"cough": {"some", "much"}})
+        check_picture(picture, ["observed", "given the evidence"])
+        cough = picture.graph.nodes[2]
+        assert cough.look == "observed"
+        assert [bar.part > 0 for bar in cough.bars] == [False, True, True]
+        assert "cough=uncertain" in picture.description
+
     def test_markov_networks_have_all_their_edges(self):
         variables = [mm.Variable(i) for i in range(6)]
         rng = np.random.default_rng(1)

@@ -159,15 +159,19 @@ def factors_of(case, whole, candidates, most):
             for values in itertools.product(*(range(case.model.variables[c].cardinality) for c in chosen)):
                 b = math.fsum(p for p, s in whole if all(s[c] == x for c, x in zip(chosen, values, strict=True)))
                 a = math.fsum(p for p, s in case.joint if all(s[c] == x for c, x in zip(chosen, values, strict=True)))
-                b, share = b / p_all, a / p_e
                 if b <= 0:
                     continue
-                if b >= 1 - 1e-12:
+                rest = [any(s[c] != x for c, x in zip(chosen, values, strict=True)) for _, s in whole]
+                not_b = math.fsum(p for (p, _), out in zip(whole, rest, strict=True) if out) / p_all
+                others = (p for p, s in case.joint if any(s[c] != x for c, x in zip(chosen, values, strict=True)))
+                not_share = math.fsum(others) / p_e
+                b, share = b / p_all, a / p_e
+                if not_b == 0:
                     factor = 1.0
-                elif share >= 1 - 1e-12:
+                elif not_share == 0:
                     factor = math.inf
                 else:
-                    factor = share * (1 - b) / (b * (1 - share))
+                    factor = share * not_b / (b * not_share)
                 found.append((factor, dict(zip(chosen, values, strict=True)), share, b))
     return sorted(found, key=lambda one: -one[0])
 

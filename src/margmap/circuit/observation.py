@@ -356,7 +356,7 @@ def unprotected(text: str) -> str:
 
 
 def read_pair(text: str) -> tuple[str, Written | str] | None:
-    """Variable and evidence of one piece such as ``age!=old``; None if it has no operator or lacks a side."""
+    """Variable and evidence of one piece such as ``age!=old``; None if it has no operator or no value."""
     marks = protected(text)
     found = [(at, op) for at in range(len(text)) if not marks[at] for op in _OPERATORS if text.startswith(op, at)]
     if not found:
@@ -365,7 +365,7 @@ def read_pair(text: str) -> tuple[str, Written | str] | None:
     at, operator = next(((at, op) for at, op in found if "=" in op), found[0])
     name, value = text[:at], text[at + len(operator) :]
     rest = protected(value)
-    if not name.strip() or not value.strip() or any(x == "=" and not mark for x, mark in zip(value, rest, strict=True)):
+    if not value.strip() or any(x == "=" and not mark for x, mark in zip(value, rest, strict=True)):
         return None
     simple = operator == "=" and not is_written(value)
     return unprotected(name), value if simple else Written(operator, value)

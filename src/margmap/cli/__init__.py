@@ -34,6 +34,8 @@ _COMMANDS = [
     "plot",
     "draw",
     "learn",
+    "impute",
+    "score",
     "datasets",
     "demo",
     "explore",

@@ -1,4 +1,4 @@
-"""Circuits learned from data: Chow-Liu trees, Strudel, mixtures that share a structure, and scikit-learn estimators.
+"""Circuits learned from data: trees, Strudel, latent trees, mixtures; imputation; and scikit-learn estimators.
 
 >>> import margmap as mm
 >>> circuit = mm.learn.strudel(rows, valid=more_rows)  # doctest: +SKIP
@@ -14,8 +14,12 @@ if TYPE_CHECKING:
     from margmap.learn.chow_liu_tree import chow_liu as chow_liu
     from margmap.learn.datasets import DATASETS as DATASETS
     from margmap.learn.datasets import load_dataset as load_dataset
+    from margmap.learn.estimators import HCLT as HCLT
     from margmap.learn.estimators import ChowLiu as ChowLiu
+    from margmap.learn.estimators import JointImputer as JointImputer
     from margmap.learn.estimators import Strudel as Strudel
+    from margmap.learn.latent_tree import hclt as hclt
+    from margmap.learn.latent_tree import learn_hclt as learn_hclt
     from margmap.learn.mixture_em import Mixture as Mixture
     from margmap.learn.mixture_em import learn_mixture as learn_mixture
     from margmap.learn.mixture_em import mixture as mixture
@@ -27,14 +31,18 @@ if TYPE_CHECKING:
     from margmap.learn.table import decode as decode
     from margmap.learn.table import encode as encode
     from margmap.learn.table import read_table as read_table
+    from margmap.learn.tree_mixture import learn_trees as learn_trees
+    from margmap.learn.tree_mixture import trees as trees
 
 # Where each public name lives; no module has the name of a function, which would hide it.
 _HOME = {
     "mixture_em": "Mixture learn_mixture mixture",
-    "estimators": "ChowLiu Strudel",
+    "estimators": "HCLT ChowLiu JointImputer Strudel",
     "datasets": "DATASETS load_dataset",
     "strudel_growth": "Learned NoSplitWarning Growth learn_strudel strudel",
     "chow_liu_tree": "chow_liu",
+    "latent_tree": "hclt learn_hclt",
+    "tree_mixture": "learn_trees trees",
     "table": "Table decode encode read_table",
 }
 _MODULE = {name: module for module, names in _HOME.items() for name in names.split()}

@@ -66,7 +66,7 @@ def check_smoothing(alpha: float, pseudocount: float) -> None:
 
 def learn_tree(table: CodedRows, alpha: float = 1.0) -> RootedTree:
     """The maximum spanning tree on mutual information, rooted at its centre; equal edges are taken by index."""
-    return root_at_centre(_spanning_tree(mutual_information(table.codes, table.cardinality, alpha)))
+    return root_at_centre(spanning_tree(mutual_information(table.codes, table.cardinality, alpha)))
 
 
 def mutual_information(codes: Codes, cardinality: LongArray, alpha: float = 1.0) -> FloatArray:
@@ -76,35 +76,43 @@ def mutual_information(codes: Codes, cardinality: LongArray, alpha: float = 1.0)
     for at in range(0, codes.shape[0], _BLOCK):
         hot = one_hot(codes[at : at + _BLOCK], first)
         joint += hot.T @ hot
-    return _information(joint, first, float(codes.shape[0]), alpha)
+    return information(joint, first, alpha)
 
 
 @kernel
-def _information(joint: FloatArray, first: LongArray, rows: float, alpha: float) -> FloatArray:
+def information(joint: FloatArray, first: LongArray, alpha: float) -> FloatArray:
     """The mutual information of every pair of columns.
 
-    ``joint`` has the number of rows with each pair of values, on its diagonal with each value; the values of column i
-    are ``first[i]`` to ``first[i + 1]``, less one. ``rows`` is the number of rows; ``alpha`` is added to every count.
+    ``joint`` has the number of rows with each pair of values; the values of column i are ``first[i]`` to
+    ``first[i + 1]``, less one. ``alpha`` is added to every count. Each pair of columns has its own number of
+    rows, in which both cells are present.
     """
     n = first.size - 1
     found = np.zeros((n, n))
+    row, column = np.zeros(first[n]), np.zeros(first[n])
     for i in range(n):
         for j in range(i):
             a, b = first[i + 1] - first[i], first[j + 1] - first[j]
-            total = rows + alpha * a * b
-            value = 0.0
+            total, value = alpha * a * b, 0.0
+            for y in range(first[j], first[j + 1]):
+                column[y] = a * alpha
+            for x in range(first[i], first[i + 1]):
+                row[x] = b * alpha
+                for y in range(first[j], first[j + 1]):
+                    row[x] += joint[x, y]
+                    column[y] += joint[x, y]
+                    total += joint[x, y]
             for x in range(first[i], first[i + 1]):
                 for y in range(first[j], first[j + 1]):
-                    p = (joint[x, y] + alpha) / total
+                    p = (joint[x, y] + alpha) / total if total > 0 else 0.0
                     if p > 0:
-                        px, py = (joint[x, x] + b * alpha) / total, (joint[y, y] + a * alpha) / total
-                        value += p * np.log(p / (px * py))
+                        value += p * np.log(p / (row[x] / total * (column[y] / total)))
             found[i, j] = found[j, i] = value
     return found
 
 
 @kernel
-def _spanning_tree(weight: FloatArray) -> LongArray:
+def spanning_tree(weight: FloatArray) -> LongArray:
     """Prim's algorithm on a dense matrix: for every vertex but the first the one it is joined to."""
     n = weight.shape[0]
     joined = np.zeros(n, dtype=np.int64)

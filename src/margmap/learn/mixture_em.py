@@ -94,7 +94,7 @@ def learn_mixture(
         components = len(parts)
         share = _responsibilities(parts, table.codes)
     else:
-        labels = _clusters(table.codes, table.cardinality, components, np.random.default_rng(seed))
+        labels = clusters(table.codes, table.cardinality, components, np.random.default_rng(seed))
         share = np.eye(components)[labels]
 
     history: list[Round] = []
@@ -221,7 +221,7 @@ def _assemble(whole: DecisionCircuit, s: Compact, log: FloatArray, log_weight: F
     )
 
 
-def _clusters(codes: Codes, cardinality: NDArray[np.int64], k: int, rng: np.random.Generator) -> NDArray[np.int64]:
+def clusters(codes: Codes, cardinality: NDArray[np.int64], k: int, rng: np.random.Generator) -> NDArray[np.int64]:
     """k-means on the rows, values as unit vectors, started as k-means++ does."""
     hot = one_hot(codes, starts(cardinality))
     n, variables = codes.shape

@@ -198,6 +198,27 @@ def _of_file(path: Path, words: Words, header: bool | None, delimiter: str | Non
     return RawTable(tuple(column.finished() for column in columns), count, "table" if header else "lines", str(path))
 
 
+@dataclass(frozen=True)
+class TextRows:
+    """The cells of a file as they are written: ``names`` is its header, None where it has none."""
+
+    names: list[str] | None
+    rows: list[list[str]]
+    delimiter: str
+
+
+def read_text(path: Path, header: bool | None = None, delimiter: str | None = None) -> TextRows:
+    """The cells of a CSV file as texts, with header and delimiter guessed as :func:`read_raw` does."""
+    lines = list(stream_lines(path))
+    chosen = _guessed_delimiter(lines[:_LOOK]) if delimiter is None else delimiter
+    rows = list(_checked_rows(csv.reader(lines, delimiter=chosen, strict=True), path, chosen))
+    if not rows:
+        raise FormatError("the file has no rows", path=path)
+    if header is None:
+        header = looks_like_header(rows[:_LOOK], missing_words(()))
+    return TextRows(rows[0], rows[1:], chosen) if header else TextRows(None, rows, chosen)
+
+
 def _guessed_delimiter(lines: Sequence[str]) -> str:
     """The character that cuts all lines into the same number of cells, more than one; the comma if there is none."""
     best, most = ",", 1

@@ -54,7 +54,7 @@ class Growth(NamedTuple):
 
 
 #: Told how far a run is whenever the circuit is compared with the best so far.
-OnGrowth: TypeAlias = Callable[[Growth], None]
+OnProgress: TypeAlias = Callable[[Growth], None]
 
 
 @dataclass(frozen=True)
@@ -115,7 +115,7 @@ def learn_strudel(
     strength: float = 10.0,
     join: Join = "balanced",
     resume: Circuit | None = None,
-    on_growth: OnGrowth | None = None,
+    on_progress: OnProgress | None = None,
 ) -> Learned:
     """Grow a circuit from the Chow-Liu tree of the rows, or from ``resume``, and say how it went.
 
@@ -141,7 +141,7 @@ def learn_strudel(
     limits = Limits(None if time_limit is None else float(time_limit))
     with limits.not_counting_compilation():
         grown = DecisionCircuit.begin(data, valid, resume, alpha, join, pseudocount=pseudocount, inherit=rule.inherit)
-        run = _Run(grown, rule, limits, on_growth)
+        run = _Run(grown, rule, limits, on_progress)
         grown.reserve(0, 0, grown.arrays.owner.size + 1)
         grown.arrays.random[0] = (seed * 0x9E3779B97F4A7C15 + 0x2545F4914F6CDD1D) % (1 << 64) or 1
         fill_queue(grown.arrays, rule)
@@ -152,7 +152,7 @@ def learn_strudel(
                 _NO_END if max_edges is None else max_edges,
                 _NO_END if patience is None else patience,
             )
-        except (KeyboardInterrupt, Stopped):  # of on_growth, or Ctrl-C before a kernel that is not compiled yet
+        except (KeyboardInterrupt, Stopped):  # of on_progress, or Ctrl-C before a kernel that is not compiled yet
             reason = "interrupted"
     learned = run.learned(reason)
     if learned.warning is not None:
@@ -163,7 +163,7 @@ def learn_strudel(
 class _Run:
     """A run: the circuit that grows, and the best circuit so far on the validation rows, if there are such rows."""
 
-    def __init__(self, grown: DecisionCircuit, rule: Rule, limits: Limits, report: OnGrowth | None) -> None:
+    def __init__(self, grown: DecisionCircuit, rule: Rule, limits: Limits, report: OnProgress | None) -> None:
         self.grown, self.rule, self.limits, self.report = grown, rule, limits, report
         self.best = self.last = self.now()
         self.kept = grown.compact()
@@ -233,7 +233,8 @@ def _rule(given: Mapping[str, Any]) -> Rule:
         if given[name] not in known:
             raise DataError(f"{name} must be {known[0]!r} or {known[1]!r}, not {given[name]!r}")
     for name, least in _LEAST.items():
-        _check(name, given[name], least)
+        if given[name] is not None or name not in _LIMITS:
+            check_option(name, given[name], least)
     inherit = given["prior"] == "parent"
     return Rule(
         random_edge=given["pick_edge"] == "random",
@@ -248,9 +249,8 @@ def _rule(given: Mapping[str, Any]) -> Rule:
     )
 
 
-def _check(name: str, value: float | None, least: float) -> None:
-    if value is None and name in _LIMITS:
-        return
+def check_option(name: str, value: float | None, least: float) -> None:
+    """Refuse what is not a number from ``least``: any number if that has a point, otherwise a whole one."""
     real = isinstance(least, float)
     try:
         number = float(value) if real else operator.index(value)  # type: ignore[arg-type]

@@ -17,7 +17,7 @@ each state's value. Its maximum bounds the answer, more tightly than the message
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -27,6 +27,7 @@ from margmap.circuit import FloatArray, LongArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.pairs import EPS
 from margmap.network.mini_bucket import Bound, MiniBuckets
+from margmap.network.scoring import GO_ON
 
 
 class Found(NamedTuple):
@@ -66,15 +67,17 @@ class LayeredSearch:
         #: What adding and taking away along one path can lose, beyond the rounding of the bound itself.
         self.rounding = found.rounding + 4 * EPS * (len(links.parent) + 1) * (abs(self.start) + largest)
 
-    def search(self, floor: float, width: int, check: Callable[[], None]) -> Found:
-        """Keep at most ``width`` assignments a layer, and those only that may be worth more than ``floor``."""
+    def search(self, floor: float, width: int, stop: LongArray = GO_ON) -> Found:
+        """Keep at most ``width`` assignments a layer, and those only that may be worth more than ``floor``.
+
+        If ``stop`` is set meanwhile, what is returned means nothing.
+        """
         floor = floor - self.rounding
         known = np.zeros((1, 0), dtype=np.int16)
         bounds = np.array([self.start])
         trail: list[tuple[LongArray, LongArray]] = []
         left_out, widest = -np.inf, 1
         for step in self.steps:
-            check()
             k = self.buckets.model.cardinality[step.variable]
             count, origin, value, bounds = _expand(
                 known,
@@ -87,7 +90,10 @@ class LayeredSearch:
                 self.found.filled,
                 self.found.messages,
                 floor,
+                stop,
             )
+            if stop[0] != 0:
+                return Found(None, np.inf, widest, complete=False)
             origin, value, bounds = origin[:count], value[:count], bounds[:count]
             if count > width:
                 order = np.argpartition(-bounds, width)
@@ -190,6 +196,7 @@ def _expand(
     filled: FloatArray,
     messages: FloatArray,
     floor: float,
+    stop: LongArray,
 ) -> tuple[int, LongArray, LongArray, FloatArray]:
     """All assignments with one variable more whose bound is above the floor, the best one of each context.
 
@@ -206,6 +213,8 @@ def _expand(
     count = 0
     place = np.empty(clusters, dtype=np.int64)
     for r in range(n):
+        if stop[0] != 0:
+            break
         base = bounds[r]
         for c in range(clusters):
             at = 0

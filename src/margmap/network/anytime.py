@@ -4,10 +4,12 @@ The parts, in the order in which they are used:
 
 1. the hidden variables that are cheap are summed out (:mod:`margmap.network.partial_sum`);
 2. a first state by local search with the hidden variables maximised, where a change costs next to nothing, then with
-   exact scores (:mod:`margmap.network.scoring`, :mod:`margmap.network.local_search`);
+   exact scores, of single variables and of blocks (:mod:`margmap.network.scoring`, :mod:`margmap.network.local_search`,
+   :mod:`margmap.network.block_search`);
 3. if no hidden variable is left, toulbar2 searches for something better beside all that follows
    (:mod:`margmap.network.wcsp`);
-4. weighted mini-buckets bound from above, tightened at lower and lower temperatures and with larger and larger tables
+4. costs are shifted between tables that share a variable (:mod:`margmap.network.cost_shift`), a bound at once; then
+   weighted mini-buckets bound from above, tightened at lower and lower temperatures and with larger and larger tables
    (:mod:`margmap.network.mini_bucket`); a state is read off each bound;
 5. values of query variables whose bound does not beat the best state are removed, and it starts again at 1 with smaller
    tables: what could not be summed out before often can be now. If all tables fit, the bound is the answer.
@@ -16,23 +18,25 @@ The parts, in the order in which they are used:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
 
 import numpy as np
 
-from margmap.circuit import LongArray
+from margmap.circuit import FloatArray, LongArray
 from margmap.foundation.limits import Limits
-from margmap.network.and_or import Found, LayeredSearch, Step, search_steps
+from margmap.network.and_or import LayeredSearch, Step, search_steps
+from margmap.network.block_search import BlockSearch
+from margmap.network.cost_shift import CostShift
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, restricted
-from margmap.network.mini_bucket import Bound, MiniBuckets, decode, literal_bounds, partition
+from margmap.network.mini_bucket import MiniBuckets, decode, literal_bounds, partition
 from margmap.network.order import find_order
 from margmap.network.partial_sum import sum_out_cheap
 from margmap.network.scoring import Outline, Scorer, outline
-from margmap.network.wcsp import MOST_ENTRIES, Toulbar2, available
+from margmap.network.wcsp import MOST_ENTRIES, Toulbar2, available, prepare
 
 #: Hidden variables are summed out first while their tables have at most this many entries.
 CHEAP_ENTRIES = 1 << 17
@@ -52,8 +56,18 @@ QUICK_ENTRIES = 1 << 20
 #: Assignments a layer of AND/OR search at first and at most; seconds after which a bound's search is not widened.
 FIRST_WIDTH, MOST_WIDTH, LAYER_SECONDS = 64, 1 << 18, 1.0
 
+#: Widths of the search for a state of nonzero probability.
+BEAMS = (16, 256, 4096)
+
 #: Bounds at this temperature or a lower one are good enough to search by.
 COLD = 0.05
+
+#: Sweeps of cost shifting between two looks at its bound; it ends when they gain less than this share of the gap, or
+#: after so many seconds.
+SWEEPS, SHIFT_GAIN, SHIFT_SECONDS = 2, 0.02, 5.0
+
+#: Costs are shifted on the model as it was given first if summing out has made its tables this many times larger.
+LARGER = 8
 
 #: It starts again once the log of the number of states has fallen by this share of what is left.
 PRUNED = 0.2
@@ -79,8 +93,9 @@ class Incumbent:
     state: LongArray | None = None
     log_lower: float = -np.inf
     log_upper: float = np.inf
-    #: What rounding can have done to the score of a state.
-    rounding: float = 0.0
+    #: What rounding can have done to the score of any state; to that of the best one, where that was looked at.
+    any_rounding: float = 0.0
+    own_rounding: float | None = None
     tell: Callable[[str], None] = lambda doing: None
     notes: dict[str, Any] = field(default_factory=dict)
 
@@ -88,9 +103,14 @@ class Incumbent:
         """Take a state if it is better."""
         if log_value <= self.log_lower and self.state is not None:
             return False
-        self.state, self.log_lower = state.copy(), log_value
+        self.state, self.log_lower, self.own_rounding = state.copy(), log_value, None
         self.tell(doing)
         return True
+
+    @property
+    def rounding(self) -> float:
+        """What rounding can have done to the score of the best state."""
+        return self.any_rounding if self.own_rounding is None else self.own_rounding
 
     def lower(self, log_upper: float, doing: str) -> None:
         """Take a bound on all states if it is tighter."""
@@ -118,6 +138,7 @@ class Anytime:
         self.scorer: Scorer | None = None
         self.other: Toulbar2 | None = None
         self._summed: dict[int, LogModel] = {}
+        self._blocks: BlockSearch | None = None
 
     def summed(self, limit: int) -> LogModel:
         """The model without the hidden variables that are cheap by this limit; made once."""
@@ -157,14 +178,14 @@ class Anytime:
         tops = sum(float(factor.table.max()) for factor in model.factors)
         self.found.lower(model.log_constant + tops + summed + model.rounding + 1e-9, "the tables' maxima")
         if soon:  # small tables are scored at once, without a look at the clock
-            plan = outline(model, 0.0)
+            plan = self._apart(lambda: outline(model, 0.0))
             if plan.work(model) <= QUICK_ENTRIES:
                 self._keep(Scorer(model, plan))
                 self.found.offer(self._start(), self._scorer.score(self._start()), "first state")
         everything = LogModel(
             model.cardinality, frozenset(range(len(model.cardinality))), model.factors, model.log_constant, 0.0
         )
-        complete = Scorer(everything, outline(everything))
+        complete = self._apart(lambda: Scorer(everything, outline(everything)))
         state, _ = self._for(
             FIRST_SECONDS / (10 if soon else 1),
             lambda stop: local_search(complete, self._start(), stop, shakes=self._shakes),
@@ -175,11 +196,33 @@ class Anytime:
         self.found.offer(state, value, "first state")
         if soon:
             return
-        self._search(state, 2 * FIRST_SECONDS)
+        if value == -np.inf:
+            self._possible(everything)
+        self._search(self._current(), 2 * FIRST_SECONDS)
+
+    def offer(self, state: LongArray, doing: str) -> None:
+        """A state that was found elsewhere."""
+        if self.scorer is None:
+            self._keep(self._make_scorer((0, CHEAP_ENTRIES)))
+        self._score(state, doing)
+
+    def _possible(self, everything: LogModel) -> None:
+        """A state of nonzero probability where local search found none: a beam along small mini-buckets.
+
+        The hidden variables have values in it too; zeros spread between the tables before, so that few ways end.
+        """
+        order = self._order(everything)
+        buckets = self._apart(lambda: MiniBuckets(everything, partition(everything, order, FIRST_LIMIT)))
+        found = self._run(buckets.bound)
+        search = self._apart(lambda: LayeredSearch(search_steps(buckets), buckets, found))
+        for width in BEAMS:
+            result = self._run(partial(search.search, -np.inf, width))
+            if result.state is not None and self._score(result.state, "first possible state"):
+                return
 
     def _keep(self, scorer: Scorer) -> None:
         self.scorer = scorer
-        self.found.rounding = scorer.rounding + scorer.model.rounding
+        self.found.any_rounding = scorer.rounding + scorer.model.rounding
 
     def _start(self) -> LongArray:
         """The most likely values by the tables of single variables, and the first ones otherwise."""
@@ -199,7 +242,8 @@ class Anytime:
         best: tuple[int, LogModel, Outline] | None = None
         for limit in limits:
             model = self.summed(limit) if limit else self.model
-            plan = outline(model, 0.3 if len(limits) > 1 else 0.02, self.limits.check)
+            seconds = 0.3 if len(limits) > 1 else 0.02
+            plan = self._apart(partial(outline, model, seconds))
             work = plan.work(model) + sum(len(factor.scope) for factor in model.factors)
             if best is None or work < best[0]:
                 best = work, model, plan
@@ -209,7 +253,7 @@ class Anytime:
         _, model, plan = best
         if plan.room(model) > self.limits.memory_left():
             raise MemoryError
-        return Scorer(model, plan)
+        return self._apart(lambda: Scorer(model, plan))
 
     def _search(self, state: LongArray, seconds: float) -> None:
         """Local search with exact scores for some seconds."""
@@ -220,6 +264,19 @@ class Anytime:
         if value == -np.inf:
             value = self._run(lambda stop: scorer.score(best, stop))
         self.found.offer(best, value, "local search")
+        self._search_blocks(seconds)
+
+    def _search_blocks(self, seconds: float) -> None:
+        """Local search by blocks for some seconds, as long as there are tables that it fits."""
+        if self._blocks is None:
+            self._blocks = self._apart(partial(BlockSearch, self.summed(CHEAP_ENTRIES)))
+        search, state = self._blocks, self._current()
+        if search.size <= 2 or self.found.log_lower == -np.inf:  # nothing but single variables fits
+            return
+        work = partial(search.search, state, blocks=self._shakes, seed=self._seed())
+        best = self._run(work, until=self.limits.clock() + seconds)
+        if not np.array_equal(best, state):
+            self._score(best, "local search by blocks")
 
     @property
     def _shakes(self) -> int:
@@ -243,7 +300,8 @@ class Anytime:
         self._outer = list(self.values)
         kept = {v: values for v, values in enumerate(self.values) if values.size < self.model.cardinality[v]}
         if kept:
-            reduced = sum_out_cheap(restricted(self.model, kept), CHEAP_ENTRIES, self.limits.check)
+            smaller = self._apart(lambda: restricted(self.model, kept))
+            reduced = sum_out_cheap(smaller, CHEAP_ENTRIES, self.limits.check)
         else:
             reduced = self.summed(CHEAP_ENTRIES)
         self.found.notes["hidden left"] = len(reduced.hidden)
@@ -252,11 +310,17 @@ class Anytime:
 
     def _bound_and_prune(self, reduced: LogModel, rounds: int) -> bool:
         """Bounds at growing table sizes until values fall or the bounds meet; whether any value fell."""
+        if rounds == 0 and reduced.entries > LARGER * self.model.entries and self._shift(self.model) is None:
+            return True  # a first bound is much cheaper on the tables as they were
+        shifted = self._shift(reduced)
+        if shifted is None:
+            return True
+        reduced = shifted
         order = self._order(reduced)
         spread = _spread(reduced)
         limit, last = FIRST_LIMIT, -1
         while True:
-            parts = partition(reduced, order, limit)
+            parts = self._apart(partial(partition, reduced, order, limit))
             entries = sum(parts.sizes(reduced))
             if entries == last and limit < MOST_LIMIT:
                 limit *= GROWTH
@@ -264,19 +328,19 @@ class Anytime:
             if entries * BYTES_PER_ENTRY > min(self.limits.memory_left(), self.limits.memory) and last >= 0:
                 return False
             last = entries
-            buckets = MiniBuckets(reduced, order, limit)
-            steps: tuple[Step, ...] = () if buckets.exact else search_steps(buckets)
+            buckets = self._apart(partial(MiniBuckets, reduced, parts))
+            steps: tuple[Step, ...] = () if buckets.exact else self._apart(partial(search_steps, buckets))
             for temperature in (0.0,) if buckets.exact else (0.0, *_TEMPERATURES):
                 if temperature > 0:
                     self._run(partial(buckets.tighten, _STEPS, temperature * spread))
                 found = self._run(buckets.bound)
                 doing = f"mini-buckets of at most {limit} entries"
                 self.found.lower(found.log_upper, doing)
-                state = self._whole(decode(reduced, buckets.parts, found.filled))
+                state = self._whole(self._apart(partial(decode, reduced, parts, found.filled)))
                 if self._score(state, doing) and not buckets.exact:
                     self._search(state, FIRST_SECONDS)
                 self._enough()
-                if not buckets.exact and self._prune(buckets, found):
+                if not buckets.exact and self._prune(self._apart(partial(literal_bounds, buckets, found))):
                     return True
                 if not buckets.exact and 0 < temperature <= COLD:
                     last_chance = temperature == _TEMPERATURES[-1]
@@ -288,13 +352,34 @@ class Anytime:
             limit *= GROWTH
             self._search(self._current(), 2 * FIRST_SECONDS)
 
+    def _shift(self, reduced: LogModel) -> LogModel | None:
+        """The model with its costs where they bound well; None if so many values fell that it starts again."""
+        if not reduced.factors or not any(len(factor.scope) > 1 for factor in reduced.factors):
+            return reduced
+        shift = self._apart(partial(CostShift, reduced))
+        begun, before = self.limits.clock(), np.inf
+        while True:
+            self._run(partial(shift.sweep, SWEEPS))
+            log_upper, literals, _ = self._apart(shift.bounds)
+            self.found.lower(log_upper, "cost shifting")
+            state = self._whole(self._apart(shift.state))
+            if self._score(state, "cost shifting"):
+                self._search(state, FIRST_SECONDS)
+            self._enough()
+            if self._prune(literals):
+                return None
+            gained, gap = before - log_upper, log_upper - self.found.log_lower
+            if gained < SHIFT_GAIN * gap or self.limits.clock() - begun > SHIFT_SECONDS:
+                return self._apart(shift.shifted)
+            before = log_upper
+
     def _layers(self, search: LayeredSearch, seconds: float) -> None:
         """Search along the order with these bounds: wider and wider as long as that is soon done."""
         width = FIRST_WIDTH
         begun = self.limits.clock()
         while True:
             floor = self.found.log_lower
-            result = self._run(partial(self._layer, search, floor, width))
+            result = self._run(partial(search.search, floor, width))
             doing = f"AND/OR search of width {width}"
             self.found.notes["widest"] = max(result.widest, self.found.notes.get("widest", 0))
             self.found.lower(max(result.log_upper, floor + self.found.rounding), doing)
@@ -309,13 +394,6 @@ class Anytime:
                 return
             width *= 8
 
-    def _layer(self, search: LayeredSearch, floor: float, width: int, stop: LongArray) -> Found:
-        def check() -> None:
-            if stop[0] != 0:
-                raise _Enough
-
-        return search.search(floor, width, check)
-
     def _order(self, model: LogModel) -> list[int]:
         """An elimination order, hidden variables first."""
         used = sorted({v for factor in model.factors for v in factor.scope})
@@ -323,15 +401,15 @@ class Anytime:
         scopes = [[place[v] for v in factor.scope] for factor in model.factors]
         cardinality = [model.cardinality[v] for v in used]
         last = [place[v] for v in used if v in model.query] if model.hidden else []
-        found = find_order(cardinality, scopes, last, seconds=0.5, watch=self.limits.check)
+        found = self._apart(partial(find_order, cardinality, scopes, last, seconds=0.5))
         return [used[i] for i in found.variables]
 
-    def _prune(self, buckets: MiniBuckets, found: Bound) -> bool:
+    def _prune(self, literals: Mapping[int, FloatArray]) -> bool:
         """Remove the values that cannot be in a better state; whether enough fell to start again."""
         if self.found.log_lower == -np.inf:
             return False
         before = sum(np.log(self.values[v].size) for v in self.model.query)
-        for v, bounds in literal_bounds(buckets, found).items():
+        for v, bounds in literals.items():
             keep = bounds > self.found.log_lower - self.found.rounding
             if np.intersect1d(self.values[v], self._outer[v][keep]).size == 0:  # nothing is better than the incumbent
                 self.found.lower(self.found.log_lower + self.found.rounding, "no value is left")
@@ -360,7 +438,7 @@ class Anytime:
             if all(c < v.size and v[c] == x for c, v, x in zip(codes, self._outer, self._current(), strict=True)):
                 incumbent = np.array(codes, dtype=np.int64)
         room = int(self.limits.memory_left()) if self.limits.memory_left() < self.limits.memory else 0
-        self.other = Toulbar2(reduced, incumbent, self.limits.gap / 8, room)
+        self.other = Toulbar2(self._apart(partial(prepare, reduced, incumbent, self.limits.gap / 8)), room)
         self.found.notes["toulbar2"] = True
         until = self.limits.clock() + _ALONE_SECONDS
         while self.other.running and self.limits.clock() < until:
@@ -398,12 +476,28 @@ class Anytime:
 
     def _enough(self) -> None:
         self._hear()
+        self._look_at_rounding()
         if self.found.proven(self.limits.gap) or (self.other is not None and self.other.done):
             raise _Enough
+
+    def _look_at_rounding(self) -> None:
+        """If the bounds are apart by rounding alone, count that of the best state and not that of any."""
+        found = self.found
+        apart = found.log_upper - found.log_lower
+        if found.state is None or found.own_rounding is not None or apart > self.limits.gap + 2 * found.any_rounding:
+            return
+        if found.any_rounding > self.limits.gap:
+            alone = restricted(self.model, {v: [int(found.state[v])] for v in self.model.query})
+            scorer = self._apart(lambda: Scorer(alone, outline(alone, 0.0)))
+            found.own_rounding = min(found.any_rounding, scorer.rounding + alone.rounding)
 
     def _for(self, seconds: float, work: Callable[[LongArray], tuple[LongArray, float]]) -> tuple[LongArray, float]:
         """Local search until it ends or so many seconds have passed."""
         return self._run(work, until=self.limits.clock() + seconds)
+
+    def _apart(self, work: Callable[[], T]) -> T:
+        """Make something that does not look at the clock; at a limit its end is not waited for."""
+        return self.limits.run(lambda _stop: work(), wait=False)
 
     def _run(self, work: Callable[[LongArray], T], until: float = np.inf) -> T:
         """Run work in a thread, which is told to stop by its flag at a limit, or when toulbar2 is done."""

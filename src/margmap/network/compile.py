@@ -39,6 +39,9 @@ MAX_EDGES = 1 << 26
 #: Table entries that may be worked through for each edge of the limit; equal rows and zeros leave far fewer edges.
 ENTRIES_PER_EDGE = 4
 
+#: Predictions of this many times the entries that are allowed are out of reach, whatever the order or the limit.
+HOPELESS = 1 << 12
+
 # Hidden variables go first even if that costs this much more, or in any case up to this many entries.
 CONSTRAINED_FACTOR = 8
 CONSTRAINED_FREE = 1 << 22
@@ -132,7 +135,7 @@ def compile_planned(
 ) -> Circuit:
     """The circuit over the columns ``included``, in their order, by a plan for this very problem."""
     if plan.entries > ENTRIES_PER_EDGE * limit:
-        raise LimitError(too_large(plan, limit, one_query=one_query))
+        raise LimitError(too_large(plan, limit, one_query=one_query, network=problem.network))
     return _Builder(problem, plan, included, limit, watch).circuit()
 
 
@@ -220,17 +223,37 @@ def checked_limit(max_edges: int | None) -> int:
     return limit
 
 
-def too_large(plan: Prediction, limit: int, *, one_query: bool, hint: str | None = None) -> str:
+def too_large(
+    plan: Prediction, limit: int, *, one_query: bool, hint: str | None = None, network: Network | None = None
+) -> str:
     """Why a network is refused: its width, the predicted size, and what could help."""
     if hint is None and one_query:
         hint = "observe more variables, query fewer"
     elif hint is None:
         hint = "compile for one query (pass query and evidence), which drops what does not matter to it"
+    allowed = ENTRIES_PER_EDGE * limit
+    if network is not None and one_query:
+        names = ", ".join(str(network.variables[v].name) for v in crowded(plan, network))
+        hint += f" (most of the large tables have {names})"
+    # Where thousands of times as much would be needed, that is no help.
+    more = ", or raise max_edges (--max-edges)" if plan.entries <= HOPELESS * allowed else ""
     return (
         f"the network is too wide: width {plan.width}, {amount(plan.entries)} table entries predicted "
         f"(about {amount(plan.memory)} bytes at once), but max_edges={limit} allows "
-        f"{amount(ENTRIES_PER_EDGE * limit)}; {hint}, or raise max_edges (--max-edges)"
+        f"{amount(allowed)}; {hint}{more}"
     )
+
+
+def crowded(plan: Prediction, network: Network, most: int = 3) -> list[int]:
+    """The columns that are in the largest tables of a plan most often: observed, they would make it smaller."""
+    sizes = [math.prod(network.variables[v].cardinality for v in (*b.context, b.variable)) for b in plan.buckets]
+    largest = max(sizes, default=1)
+    count: dict[int, int] = {}
+    for bucket, size in zip(plan.buckets, sizes, strict=True):
+        if size * 16 >= largest:
+            for v in (*bucket.context, bucket.variable):
+                count[v] = count.get(v, 0) + 1
+    return sorted(count, key=lambda v: (-count[v], v))[:most]
 
 
 def amount(number: int) -> str:
@@ -256,8 +279,26 @@ def bucket_table(
 ) -> FloatArray:
     """log W of a bucket, over its context and, last, its variable."""
     axes = (*bucket.context, bucket.variable)
+    table = np.zeros([problem.values[v].size for v in axes])
+    for scope, array in bucket_parts(problem, buckets, bucket, logs, messages):
+        table += spread(scope, array, axes)
+    return table
+
+
+def bucket_parts(
+    problem: Problem,
+    buckets: Sequence[Bucket],
+    bucket: Bucket,
+    logs: Sequence[FloatArray],
+    messages: Mapping[int, FloatArray],
+) -> list[tuple[tuple[int, ...], FloatArray]]:
+    """What the table of a bucket is the sum of, the largest first; scopes are in the order of the bucket's axes.
+
+    Small tables are added up among themselves, as far as one contains the other.
+    """
+    axes = (*bucket.context, bucket.variable)
     place = {v: i for i, v in enumerate(axes)}
-    shape = [problem.values[v].size for v in axes]
+    entries = math.prod(problem.values[v].size for v in axes)
     parts: list[tuple[tuple[int, ...], FloatArray]] = []
     for number in bucket.factors:
         scope = problem.factors[number].scope
@@ -265,19 +306,15 @@ def bucket_table(
         parts.append((tuple(scope[i] for i in by_axis), logs[number].transpose(by_axis)))
     parts += [(buckets[c].context, messages[c]) for c in bucket.children]
     parts.sort(key=lambda part: -part[1].size)
-    table = np.zeros(shape)
-    # Small tables are added up among themselves first, as far as one contains the other.
     merged: list[tuple[tuple[int, ...], FloatArray]] = []
     for scope, array in parts:
         for i, (larger, added) in enumerate(merged):
-            if set(scope) <= set(larger) and added.size < table.size:
-                merged[i] = (larger, added + _spread(scope, array, larger))
+            if set(scope) <= set(larger) and added.size < entries:
+                merged[i] = (larger, added + spread(scope, array, larger))
                 break
         else:
             merged.append((scope, array))
-    for scope, array in merged:
-        table += _spread(scope, array, axes)
-    return table
+    return merged
 
 
 class _Builder:
@@ -355,7 +392,7 @@ class _Builder:
         steps: list[tuple[IntArray, IntArray]] = []
         flat = rows.reshape(-1)
         for c in below:
-            ids = _copied(_spread(self.plan.buckets[c].context, nodes[c], axes), shape)
+            ids = _copied(spread(self.plan.buckets[c].context, nodes[c], axes), shape)
             key, found = _intern_pairs(key, ids, flat)
             steps.append(found)
         width = len(below) + (leaf >= 0)
@@ -440,7 +477,7 @@ class _Builder:
         )
 
 
-def _spread(scope: tuple[int, ...], array: NDArray[T], axes: tuple[int, ...]) -> NDArray[T]:
+def spread(scope: tuple[int, ...], array: NDArray[T], axes: tuple[int, ...]) -> NDArray[T]:
     """A view of an array over ``scope`` that broadcasts over ``axes``; both list variables in the same order."""
     sizes = dict(zip(scope, array.shape, strict=True))
     return array.reshape([sizes.get(v, 1) for v in axes])

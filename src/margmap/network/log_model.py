@@ -39,6 +39,8 @@ class LogModel:
     factors: tuple[LogFactor, ...]
     log_constant: float
     rounding: float
+    #: The share of the rounding that the entries of the tables brought with them; with fewer entries it is less.
+    entry_rounding: float = 0.0
 
     @property
     def hidden(self) -> list[int]:
@@ -63,26 +65,32 @@ def log_model(problem: Problem, asked: Collection[int]) -> LogModel:
     """The open variables of a problem in the order of ``problem.open``, and its tables."""
     number = {column: i for i, column in enumerate(problem.open)}
     factors = []
-    constant, rounding = problem.log_constant, problem.rounding
+    constants = [problem.log_constant]
     with np.errstate(divide="ignore"):
         for factor in problem.factors:
             top = float(np.log(factor.table.max()))
             table = np.log(factor.table) - top
-            constant += top
-            rounding += 2 * EPS * (1 + largest_finite(table.reshape(-1)))
+            constants.append(top)
             factors.append(LogFactor(tuple(number[v] for v in factor.scope), table))
+    entries = _entry_rounding(factors)
     # A hidden variable that no table mentions is still summed over.
     mentioned = {v for factor in problem.factors for v in factor.scope}
-    for column in problem.open:
-        if column not in asked and column not in mentioned:
-            constant += math.log(problem.values[column].size)
+    alone = [column for column in problem.open if column not in asked and column not in mentioned]
+    constants += [math.log(problem.values[column].size) for column in alone]
+    constant = math.fsum(constants)
     return LogModel(
         tuple(int(problem.values[column].size) for column in problem.open),
         frozenset(number[column] for column in problem.open if column in asked),
         tuple(factors),
         constant,
-        rounding + EPS * (abs(constant) + len(factors)),
+        problem.rounding + entries + EPS * (abs(constant) + len(factors)),
+        entries,
     )
+
+
+def _entry_rounding(factors: Iterable[LogFactor]) -> float:
+    """How far the sum of one logarithm of each table can be from the exact one."""
+    return sum(2 * EPS * (1 + largest_finite(factor.table.reshape(-1))) for factor in factors)
 
 
 def joined(parts: Sequence[LogFactor], axes: Sequence[int], cardinality: Sequence[int]) -> FloatArray:
@@ -132,19 +140,23 @@ def restricted(model: LogModel, values: Mapping[int, Sequence[int] | LongArray])
     A variable with one value left is in no table any more.
     """
     cardinality = tuple(len(values[v]) if v in values else model.cardinality[v] for v in range(len(model.cardinality)))
-    factors, constant = [], model.log_constant
+    factors, constants, entries = [], [model.log_constant], 0.0
     for factor in model.factors:
         table = factor.table
         for axis, v in enumerate(factor.scope):
             if v in values:
                 table = np.take(table, np.asarray(values[v], dtype=np.int64), axis=axis)
+        if model.entry_rounding > 0:
+            entries += _entry_rounding([LogFactor(factor.scope, table)])
         scope = tuple(v for v in factor.scope if cardinality[v] > 1)
         if scope:
             factors.append(LogFactor(scope, table.reshape([cardinality[v] for v in scope])))
         else:
-            constant += float(table.reshape(-1)[0])
-    rounding = model.rounding + EPS * len(model.factors) * (abs(constant) if constant > -np.inf else 0.0)
-    return LogModel(cardinality, model.query, tuple(factors), constant, rounding)
+            constants.append(float(table.reshape(-1)[0]))
+    constant = -np.inf if -np.inf in constants else math.fsum(constants)
+    rounding = model.rounding - model.entry_rounding + entries
+    rounding += EPS * abs(constant) if constant > -np.inf else 0.0
+    return LogModel(cardinality, model.query, tuple(factors), constant, rounding, entries)
 
 
 def components(model: LogModel, apart: Collection[int] = ()) -> list[list[int]]:

@@ -218,9 +218,8 @@ class _StoppedTightening(Exception):
 class MiniBuckets:
     """The clusters of a model, the logs moved between them and the weights so far, and the bounds that follow."""
 
-    def __init__(self, model: LogModel, order: Sequence[int], limit: int) -> None:
-        self.model = model
-        self.parts = partition(model, order, limit)
+    def __init__(self, model: LogModel, parts: Clusters) -> None:
+        self.model, self.parts = model, parts
         self.links = links(model, self.parts)
         self.tables = cluster_tables(model, self.parts)
         self.filled = np.empty_like(self.tables)
@@ -231,8 +230,9 @@ class MiniBuckets:
         self.hidden = np.array([cluster.variable not in model.query for cluster in self.parts.clusters])
         self.weights = np.zeros(len(self.parts.clusters))
         for first, last in self.parts.spans:
-            if self.hidden[first]:
-                self.weights[first:last] = 1 / (last - first)
+            if self.hidden[first]:  # by how much was joined
+                joins = [len(cluster.factors) + len(cluster.children) for cluster in parts.clusters[first:last]]
+                self.weights[first:last] = np.maximum(joins, 1) / np.maximum(joins, 1).sum()
         # The smoothed bound of the last tightening, and where it was.
         self._lowest: tuple[float, FloatArray] = (np.inf, np.zeros(0))
         self._clear_zeros()

@@ -9,13 +9,15 @@ whatever follows starts from a much smaller model.
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Callable
 
 import numpy as np
 
 from margmap.errors import ImpossibleEvidenceError
+from margmap.foundation.pairs import EPS
 from margmap.network.compile import sum_out
-from margmap.network.log_model import LogFactor, LogModel, aligned, error_of, joined
+from margmap.network.log_model import LogFactor, LogModel, aligned, error_of, joined, largest_finite
 
 
 def sum_out_cheap(model: LogModel, limit: int, check: Callable[[], None] = lambda: None) -> LogModel:
@@ -28,7 +30,7 @@ def sum_out_cheap(model: LogModel, limit: int, check: Callable[[], None] = lambd
     for number, factor in alive.items():
         for v in factor.scope:
             using.setdefault(v, set()).add(number)
-    constant, rounding, fresh = model.log_constant, model.rounding, len(alive)
+    constants, rounding, fresh = [model.log_constant], model.rounding, len(alive)
 
     def bucket(v: int) -> set[int]:
         return {u for number in using[v] for u in alive[number].scope}
@@ -58,7 +60,7 @@ def sum_out_cheap(model: LogModel, limit: int, check: Callable[[], None] = lambd
         top = float(message.max())
         if top == -np.inf:
             raise ImpossibleEvidenceError("no state of the query is possible under the evidence")
-        constant += top
+        constants.append(top)
         message -= top
         for number in using.pop(v):
             for u in context:
@@ -72,8 +74,10 @@ def sum_out_cheap(model: LogModel, limit: int, check: Callable[[], None] = lambd
         for u in context:
             if u not in model.query:
                 push(u)
-    rounding += np.finfo(np.float64).eps * (abs(constant) + len(model.factors))
-    return LogModel(model.cardinality, model.query, absorbed(model, list(alive.values())), constant, float(rounding))
+    kept, lost = absorbed(list(alive.values()))
+    constant = math.fsum(constants)
+    rounding += EPS * (abs(constant) + len(model.factors)) + lost
+    return LogModel(model.cardinality, model.query, kept, constant, float(rounding))
 
 
 def bucket_of(parts: list[LogFactor]) -> set[int]:
@@ -81,9 +85,10 @@ def bucket_of(parts: list[LogFactor]) -> set[int]:
     return {u for part in parts for u in part.scope}
 
 
-def absorbed(model: LogModel, factors: list[LogFactor]) -> tuple[LogFactor, ...]:
-    """The same product with tables added into larger ones that have all their variables."""
+def absorbed(factors: list[LogFactor]) -> tuple[tuple[LogFactor, ...], float]:
+    """The same product with tables added into larger ones that have all their variables, and what rounding can lose."""
     kept: list[LogFactor] = []
+    lost = 0.0
     at: dict[int, list[int]] = {}
     for factor in sorted(factors, key=lambda factor: -len(factor.scope)):
         scope = set(factor.scope)
@@ -93,9 +98,10 @@ def absorbed(model: LogModel, factors: list[LogFactor]) -> tuple[LogFactor, ...]
             if scope <= set(into.scope):
                 place = {v: i for i, v in enumerate(into.scope)}
                 kept[number] = LogFactor(into.scope, into.table + aligned(factor, place, len(into.scope)))
+                lost += EPS * (largest_finite(into.table.reshape(-1)) + largest_finite(factor.table.reshape(-1)))
                 break
         else:
             for v in factor.scope:
                 at.setdefault(v, []).append(len(kept))
             kept.append(factor)
-    return tuple(kept)
+    return tuple(kept), lost

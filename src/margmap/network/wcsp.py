@@ -108,15 +108,33 @@ def _words(numbers: Sequence[int]) -> str:
     return " ".join(map(str, numbers))
 
 
-class Toulbar2:
-    """A running search. :meth:`poll` tells what it has found so far; :meth:`close` ends it, however far it is."""
+class Prepared(NamedTuple):
+    """A problem for toulbar2 as text."""
 
-    def __init__(self, model: LogModel, incumbent: LongArray | None, precision: float, room: int = 0) -> None:
-        self.model, self.costs = model, costs(model, precision)
-        #: Only states of a smaller cost are looked for.
-        self.below = self.costs.forbidden
-        if incumbent is not None:
-            self.below = min(self.below, cost_of(model, self.costs, incumbent))
+    model: LogModel
+    costs: Costs
+    #: Only states of a smaller cost are looked for.
+    below: int
+    text: str
+
+
+def prepare(model: LogModel, incumbent: LongArray | None, precision: float) -> Prepared:
+    """The search for something better than the incumbent, if there is one, in a model without hidden variables."""
+    found = costs(model, precision)
+    below = found.forbidden
+    if incumbent is not None:
+        below = min(below, cost_of(model, found, incumbent))
+    return Prepared(model, found, below, written(model, found, below))
+
+
+class Toulbar2:
+    """A running search. :meth:`poll` tells what it has found so far; :meth:`close` ends it, however far it is.
+
+    The process ends with the thread that makes this.
+    """
+
+    def __init__(self, prepared: Prepared, room: int = 0) -> None:
+        self.model, self.costs, self.below, text = prepared
         #: The best state found here, if any, and whether the search was complete.
         self.state: LongArray | None = None
         self.best = self.below
@@ -129,7 +147,7 @@ class Toulbar2:
         if not self.done:
             handle, self._file = tempfile.mkstemp(suffix=".wcsp", prefix="margmap-")
             with os.fdopen(handle, "w") as file:
-                file.write(written(model, self.costs, self.below))
+                file.write(text)
             program = str(Path(__file__).with_name("wcsp_child.py"))
             self._process = subprocess.Popen(
                 [sys.executable, program, self._file, str(room)],

@@ -25,9 +25,9 @@ from margmap.circuit import (
     Circuit,
     IntArray,
     Name,
-    Value,
 )
 from margmap.circuit.model import as_circuit
+from margmap.circuit.observation import Observation
 from margmap.foundation.wording import listed
 from margmap.plot.graph import Drawing, Edge, Graph, Node
 from margmap.plot.scene import shortened_to
@@ -55,7 +55,7 @@ def circuit(
     result: Result | None = None,
     *,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Value] | None = None,
+    evidence: Mapping[Name, Observation] | None = None,
     ax: Axes | None = None,
 ) -> Drawing:
     """Draw a circuit, layer by layer; with a question, what the solver sees of it.

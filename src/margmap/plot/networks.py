@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from margmap.circuit import Name, Value, Variable
+import numpy as np
+
+from margmap.circuit import Name, Variable
 from margmap.circuit.model import as_model
+from margmap.circuit.observation import Observation
 from margmap.errors import LimitError, ModelError
 from margmap.foundation.wording import listed
 from margmap.inference.queries import posteriors as posteriors_of
@@ -29,7 +32,7 @@ def network(
     model: object,
     result: Result | None = None,
     *,
-    evidence: Mapping[Name, Value] | None = None,
+    evidence: Mapping[Name, Observation] | None = None,
     posteriors: bool = True,
     ax: Axes | None = None,
 ) -> Drawing:
@@ -43,11 +46,13 @@ def network(
     drawn = as_model(model)
     if not isinstance(drawn, Network):
         raise ModelError("what is drawn here is a network, and this is a circuit: use margmap.plot.circuit")
-    observed = {column: int(code) for column, code in drawn.observed(evidence).items()}
+    given = drawn.observed(evidence)
+    observed = {column: int(code) for column, code in given.items() if isinstance(code, int | np.integer)}
+    uncertain = given.keys() - observed.keys()  # sets and likelihoods: the variable is observed, its state is not
     answer = {
         drawn.index(name): value for name, value in ((result.state if result is not None else None) or {}).items()
     }
-    shown = _nearest(drawn, {*observed, *answer})
+    shown = _nearest(drawn, {*given, *answer})
     chances: Mapping[Name, Mapping[Any, float]] = {}
     note = ""
     if posteriors:
@@ -56,32 +61,33 @@ def network(
         except LimitError:
             note = "too wide for posteriors"
     nodes = [_node(drawn.variables[c], observed.get(c), answer.get(c), chances) for c in shown]
+    nodes = [node._replace(look="observed") if c in uncertain else node for c, node in zip(shown, nodes, strict=True)]
     place = {column: i for i, column in enumerate(shown)}
     edges = [Edge(place[a], place[b]) for a, b in _links(drawn) if a in place and b in place]
     layers = None if drawn.kind == "bayes" else _levels(len(shown), edges)
     if layers is not None:  # edges of a Markov network have no direction: they lead down here, or to the right
         edges = [e if layers[e.above] < layers[e.below] else Edge(e.below, e.above) for e in edges]
-    return Drawing(_graph(drawn, shown, nodes, edges, layers, (observed, answer), bool(chances), note), ax)
+    known: dict[Name, Any] = {drawn.names[c]: drawn.variables[c].label(x) for c, x in observed.items()}
+    known |= dict.fromkeys((drawn.names[c] for c in sorted(uncertain)), "uncertain")
+    return Drawing(_graph(drawn, nodes, edges, layers, (known, result), bool(chances), note), ax)
 
 
 def _graph(
     drawn: Network,
-    shown: Sequence[int],
     nodes: Sequence[Node],
     edges: Sequence[Edge],
     layers: Sequence[int] | None,
-    asked: tuple[Mapping[int, int], Mapping[int, Any]],
+    asked: tuple[Mapping[Name, Any], Result | None],
     bars: bool,
     note: str,
 ) -> Graph:
     """The picture with its title, its words and its legend."""
-    observed, answer = asked
+    known, result = asked
+    found = (result.state if result is not None else None) or {}
     kind = "Bayesian" if drawn.kind == "bayes" else "Markov"
-    count = f"{len(shown)} of {len(drawn.variables)}" if len(shown) < len(drawn.variables) else str(len(shown))
-    known = {drawn.names[c]: drawn.variables[c].label(x) for c, x in observed.items()}
-    found = {drawn.names[c]: x for c, x in answer.items()}
+    count = f"{len(nodes)} of {len(drawn.variables)}" if len(nodes) < len(drawn.variables) else str(len(nodes))
     parts = ["bars: probability of each state in percent" + (" given the evidence" if known else "")] if bars else []
-    if len(shown) < len(drawn.variables):
+    if len(nodes) < len(drawn.variables):
         parts.append("those nearest to the question" if known or found else "around the one with most neighbours")
     parts += [note] if note else []
     legend = [("observed", "observed")] if known else []

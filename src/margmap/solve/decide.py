@@ -27,7 +27,9 @@ from margmap.circuit.evidence import names_of, shortened
 from margmap.circuit.model import as_network
 from margmap.circuit.observation import Observation
 from margmap.errors import QueryError
+from margmap.foundation import html
 from margmap.foundation.limits import Status
+from margmap.foundation.wording import spelled
 from margmap.inference.queries import log_marginal
 from margmap.network.network import Network
 from margmap.network.relevance import ancestors
@@ -62,6 +64,12 @@ class Decision:
     def gap(self) -> float:
         """How much more, in units of utility, another decision could be worth."""
         return max(0.0, self.upper - self.utility)
+
+    def _repr_html_(self) -> str:
+        known = {"status": spelled(self.status), "expected utility": self.utility, "gap": self.gap}
+        header = ("rank", *(self.decision or ()), "expected utility")
+        rows = [(i, *one.decision.values(), one.utility) for i, one in enumerate(self.top, 1)]
+        return html.section(html.facts("Best decision", known), html.table(header, rows, "Decisions", most=60))
 
 
 class _Utility(NamedTuple):

@@ -11,10 +11,10 @@ agree with x: at a product the ratios of its children multiply, at a sum the rat
 (a mediant), and a leaf that does not agree with x takes no part. So GBF(y) <= r(x) / (p(e) - a): the bound of a branch
 and bound over assignments, the largest bound first, each extended only by later candidates.
 
-Factors can be infinite: where p(x | e) = 1 and p(x) < 1, to the precision of doubles. Such assignments come first,
-among them those of fewer variables, and of equally many the one with the larger p(e | x). An assignment that is certain
-without evidence explains nothing and has factor 1; one that is impossible has none. Of finite factors that are equal,
-the smaller assignment is better.
+Factors can be infinite: where p(not x | e) = 0 and p(not x) > 0. Such assignments come first, among them those of fewer
+variables, and of equally many the one with the larger p(e | x). An assignment that is certain without evidence explains
+nothing and has factor 1; one that is impossible has none. Of finite factors that are equal, the smaller assignment is
+better.
 """
 
 from __future__ import annotations
@@ -35,9 +35,11 @@ from margmap.circuit.model import as_model
 from margmap.circuit.observation import Between, Observation, Weights
 from margmap.circuit.properties import require_tractable
 from margmap.errors import ImpossibleEvidenceError, QueryError
+from margmap.foundation.html import facts, section, table
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits, Status
 from margmap.foundation.pairs import log_of
+from margmap.foundation.wording import listed, spelled
 from margmap.inference.networks import kept_circuit
 from margmap.inference.passes import leaf_value, log_values
 from margmap.inference.scaled import Scaled, scaled
@@ -51,9 +53,6 @@ _AT_ONCE = 64
 
 # Two log factors closer than this are the same: then the smaller assignment is better.
 _SAME = 1e-9
-
-# How much of p(e) is left for rounding before an assignment counts as certain given the evidence.
-_CERTAIN = 1e-12
 
 
 class RankedExplanation(NamedTuple):
@@ -85,6 +84,12 @@ class Explanation:
         """The generalised Bayes factor itself; infinite if it is too large for a float."""
         return math.exp(self.log_factor) if self.log_factor < 700 else math.inf
 
+    def _repr_html_(self) -> str:
+        known = {"status": spelled(self.status), "Bayes factor": self.factor, "looked at": self.looked_at}
+        rows = [(i, listed(one.state), one.log_factor) for i, one in enumerate(self.top, 1)]
+        header = ("rank", "explanation", "log of the Bayes factor")
+        return section(facts("Most relevant explanation", known), table(header, rows, "Explanations", most=60))
+
 
 def explain(
     model: object,
@@ -107,6 +112,14 @@ def explain(
     limits = Limits(time_limit)
     with limits.catching_interrupts(), limits.not_counting_compilation():
         return _Search(as_model(model), evidence, candidates, max_size, k, limits).run()
+
+
+class _Node(NamedTuple):
+    """An assignment, as places among the candidates and values, and p(not x | e) and p(not x)."""
+
+    assigned: tuple[tuple[int, int], ...]
+    not_posterior: float
+    not_prior: float
 
 
 class _Search:
@@ -141,7 +154,7 @@ class _Search:
         self.log_all, self.log_evidence = float(log_prior[0]), float(log_joint[0])
         if self.log_evidence == -math.inf:
             raise ImpossibleEvidenceError("the evidence has probability 0: nothing explains it")
-        self.top: list[tuple[tuple[float, int, float], tuple[tuple[int, int], ...], float, float]] = []
+        self.top: list[tuple[tuple[float, int, float], tuple[tuple[int, int], ...], float, float, float]] = []
         self.looked_at = 0
 
     @staticmethod
@@ -157,7 +170,7 @@ class _Search:
         return columns
 
     def run(self) -> Explanation:
-        heap: list[tuple[float, int, tuple[tuple[int, int], ...]]] = [(-math.inf, 0, ())]
+        heap: list[tuple[float, int, _Node]] = [(-math.inf, 0, _Node((), 0.0, 0.0))]
         count, status = 0, "optimal"
         while heap and -heap[0][0] > self._floor():
             if self.limits.interrupted or self.limits.late(0.0):
@@ -165,34 +178,55 @@ class _Search:
                 break
             # Some at once, since many rows are evaluated faster than one by one.
             popped = [heapq.heappop(heap) for _ in range(min(_AT_ONCE, len(heap)))]
-            parents = [parent for bound, _, parent in popped if self._worth(parent, -bound)]
-            children = [child for parent in parents for child in self._extended(parent)]
+            parents = [node for bound, _, node in popped if self._worth(node.assigned, -bound)]
+            children = [child for parent in parents for child in self._extended(parent.assigned)]
             if not children:
                 continue
-            log_joint, log_prior = self._logs(children)
+            posterior, prior = (np.exp(np.minimum(logs, 0.0)) for logs in self._relative(children))
+            not_posterior, not_prior = self._complements(parents, posterior, prior)
             log_ratio = self._ratios(children)
             self.looked_at += len(children)
             for i, child in enumerate(children):
-                if log_prior[i] == -math.inf:
+                if prior[i] == 0:
                     continue
-                self._keep(child, float(log_joint[i]), float(log_prior[i]))
-                bound = self._bound(float(log_joint[i]), float(log_ratio[i]))
-                if log_joint[i] > -math.inf and self._worth(child, bound):
+                node = _Node(child, float(not_posterior[i]), float(not_prior[i]))
+                self._keep(node, float(posterior[i]), float(prior[i]))
+                bound = self._bound(node, float(log_ratio[i]))
+                if posterior[i] > 0 and self._worth(child, bound):
                     count += 1
-                    heapq.heappush(heap, (-bound, count, child))
-        top = tuple(self._ranked(*one) for one in self.top)
+                    heapq.heappush(heap, (-bound, count, node))
+        top = tuple(self._ranked(*one[1:]) for one in self.top)
         best = top[0].log_factor if top else -math.inf
         log_upper = max(best, -heap[0][0]) if status != "optimal" else best
         state = top[0].state if top else None
         done: Status = status  # type: ignore[assignment]
         return Explanation(done, state, best, log_upper, top, self.looked_at, time.perf_counter() - self.begun)
 
+    def _complements(
+        self, parents: Sequence[_Node], posterior: FloatArray, prior: FloatArray
+    ) -> tuple[FloatArray, FloatArray]:
+        """p(not x | e) and p(not x) of the extensions of some assignments, as sums without a difference.
+
+        Whatever is not x is not its parent, or is its parent with another value of the last candidate.
+        """
+        out = np.empty_like(posterior), np.empty_like(prior)
+        at = 0
+        for parent in parents:
+            for place in range(_first(parent.assigned), len(self.columns)):
+                size = self.model.variables[self.columns[place]].cardinality
+                for found, base, numbers in zip(out, parent[1:], (posterior, prior), strict=True):
+                    part = numbers[at : at + size]
+                    before, behind = np.zeros(size), np.zeros(size)
+                    before[1:], behind[:-1] = np.cumsum(part)[:-1], np.cumsum(part[::-1])[::-1][1:]
+                    found[at : at + size] = base + before + behind
+                at += size
+        return out
+
     def _extended(self, parent: tuple[tuple[int, int], ...]) -> list[tuple[tuple[int, int], ...]]:
         """The assignments with one later candidate more."""
-        first = parent[-1][0] + 1 if parent else 0
         return [
             (*parent, (place, x))
-            for place in range(first, len(self.columns))
+            for place in range(_first(parent), len(self.columns))
             for x in range(self.model.variables[self.columns[place]].cardinality)
         ]
 
@@ -215,27 +249,29 @@ class _Search:
             found.append(out)
         return found[0] + self.power, found[1]
 
+    def _relative(self, children: Sequence[tuple[tuple[int, int], ...]]) -> tuple[FloatArray, FloatArray]:
+        """log p(x | e) and log p(x) of some assignments."""
+        log_joint, log_prior = self._logs(children)
+        return log_joint - self.log_evidence, log_prior - self.log_all
+
     def _ratios(self, children: Sequence[tuple[tuple[int, int], ...]]) -> FloatArray:
         """For each assignment the logarithm of the largest p(e | y) of those that extend it."""
         assigned = self._rows(children, np.full(len(self.codes), -1, dtype=np.int32))
         return _largest_ratios(self.plain, self.leaf_ratio, assigned)
 
-    def _bound(self, log_joint: float, log_ratio: float) -> float:
+    def _bound(self, node: _Node, log_ratio: float) -> float:
         """A bound on the log factor of every assignment that extends one."""
-        left = -math.expm1(min(log_joint - self.log_evidence, 0.0))
-        if left <= _CERTAIN:
+        if node.not_posterior == 0:
             return math.inf
-        return log_ratio - (self.log_evidence - self.log_all + math.log(left)) + _SAME
+        return log_ratio - (self.log_evidence - self.log_all + math.log(node.not_posterior)) + _SAME
 
-    def _keep(self, child: tuple[tuple[int, int], ...], log_joint: float, log_prior: float) -> None:
-        log_prior = min(log_prior - self.log_all, 0.0)
-        posterior = math.exp(min(log_joint - self.log_evidence, 0.0))
-        log_factor = _log_factor(log_joint - self.log_evidence, log_prior)
-        rank = (-_rounded(log_factor), len(child), _rounded(log_prior) if log_factor == math.inf else 0.0)
+    def _keep(self, node: _Node, posterior: float, prior: float) -> None:
+        log_factor = _log_factor(node, posterior, prior)
+        rank = (-_rounded(log_factor), len(node.assigned), prior if log_factor == math.inf else 0.0)
         if len(self.top) == self.k and rank >= self.top[-1][0]:
             return
-        self.top.append((rank, child, log_factor, posterior))
-        self.top.sort(key=lambda one: (one[0], one[1]))
+        self.top.append((rank, node.assigned, log_factor, posterior, prior))
+        self.top.sort(key=lambda one: one[:2])
         del self.top[self.k :]
 
     def _floor(self) -> float:
@@ -253,12 +289,16 @@ class _Search:
         return last is None or last[2] < math.inf or len(parent) < len(last[1])
 
     def _ranked(
-        self, _rank: tuple[float, int, float], child: tuple[tuple[int, int], ...], log_factor: float, posterior: float
+        self, child: tuple[tuple[int, int], ...], log_factor: float, posterior: float, prior: float
     ) -> RankedExplanation:
         variables = [self.model.variables[self.columns[place]] for place, _ in child]
         state = {v.name: v.label(x) for v, (_, x) in zip(variables, child, strict=True)}
-        log_prior = float(self._logs([child])[1][0]) - self.log_all
-        return RankedExplanation(state, log_factor, posterior, math.exp(min(log_prior, 0.0)))
+        return RankedExplanation(state, log_factor, posterior, prior)
+
+
+def _first(assigned: tuple[tuple[int, int], ...]) -> int:
+    """The place of the first candidate that an assignment may be extended by."""
+    return assigned[-1][0] + 1 if assigned else 0
 
 
 def _rounded(value: float) -> float:
@@ -266,16 +306,15 @@ def _rounded(value: float) -> float:
     return value if math.isinf(value) else round(value / _SAME) * _SAME
 
 
-def _log_factor(log_posterior: float, log_prior: float) -> float:
-    """log GBF from log p(x | e) and log p(x)."""
-    if log_prior == 0.0 or -math.expm1(log_prior) <= _CERTAIN:
+def _log_factor(node: _Node, posterior: float, prior: float) -> float:
+    """log GBF, from p(x | e) and p(x) and what they leave."""
+    if node.not_prior == 0:
         return 0.0
-    if log_posterior == -math.inf:
+    if posterior == 0:
         return -math.inf
-    left = -math.expm1(min(log_posterior, 0.0))
-    if left <= _CERTAIN:
+    if node.not_posterior == 0:
         return math.inf
-    return log_posterior - log_prior + math.log(-math.expm1(log_prior)) - math.log(left)
+    return math.log(posterior) - math.log(prior) + math.log(node.not_prior) - math.log(node.not_posterior)
 
 
 def _leaf_ratios(

@@ -92,7 +92,7 @@ def marginal_map(
         teller = limits.teller = Teller(told, lambda: limits.clock() - limits.begun)
         with limits.catching_interrupts(), limits.not_counting_compilation():
             question = ask(model, query, evidence, method, k, options, shared, constraints, differ_by)
-            teller.log_factor, teller.rounding = question.log_factor, question.rounding
+            teller.log_factor, teller.rounding = question.log_factor, 2 * question.rounding
             result = _answer_or_nothing(question, limits)
         teller.end(result.state, result.log_prob, result.log_upper)
     details = {**result.details, "bounds": tuple(teller.moments)}

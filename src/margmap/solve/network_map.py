@@ -20,6 +20,7 @@ from margmap.foundation.pairs import EPS, raised
 from margmap.network.anytime import CHEAP_ENTRIES, Anytime, Incumbent
 from margmap.network.compile import (
     ENTRIES_PER_EDGE,
+    HOPELESS,
     MAX_EDGES,
     Prediction,
     amount,
@@ -27,7 +28,7 @@ from margmap.network.compile import (
     plan_of,
     plans,
 )
-from margmap.network.elimination import bytes_of, eliminate
+from margmap.network.elimination import Elimination, bytes_of
 from margmap.network.log_model import log_model
 from margmap.network.network import Network
 from margmap.network.relevance import ROUNDING, Problem
@@ -39,7 +40,7 @@ from margmap.solve.result import Ranked, Result, without_state
 
 #: Tables up to this many entries in all are eliminated without a second thought; and what an entry takes.
 QUICK_ENTRIES = 1 << 21
-SECONDS_PER_ENTRY = 4e-8
+SECONDS_PER_ENTRY = 2e-8
 
 #: How much more than compiling elimination may work through and hold: it keeps one table at a time and no nodes.
 MORE_ENTRIES = 4
@@ -49,14 +50,17 @@ MAX_BYTES = 6 << 30
 #: in the larger one if all hidden variables are cheap, since the search is likely to prove the answer then.
 LONG_SECONDS, FIRST_SHARE, LIKELY_SHARE = 2.0, 0.08, 0.5
 
+#: With this many seconds left or more, a compiled circuit is solved for this share of them; the search has the rest.
+LONG_LIMIT, CIRCUIT_SHARE = 20.0, 0.6
+
+#: Seconds for a first state before better orders are looked for.
+FIRST_STATE_SECONDS = 2.0
+
 #: Seconds past a limit, or the share of it, for a state where there was none yet.
 GRACE_SECONDS, GRACE_SHARE = 0.15, 0.05
 
 #: The methods that need neither a circuit nor all tables at once.
 SEARCHES = ("wcsp", "andor")
-
-#: No better order is looked for if the first one has this many times the entries that are allowed.
-HOPELESS = 1 << 12
 
 # Elimination is preferred to compiling for another order while it costs at most this much more.
 _FACTOR = 8
@@ -95,9 +99,17 @@ class _NetworkMap:
             if self.question.columns and self.question.k == 1:
                 self._last_resort()
             return self._known(stopped.status, self.question.method)
+        except LimitError as error:
+            raise LimitError(f"{error}; {self._instead()}" if self.question.columns else str(error)) from None
         if result.status == "optimal" or self.found.state is None:
             return result
         return self._merged(result)
+
+    def _instead(self) -> str:
+        """What a network that is refused can be asked."""
+        if self.question.k > 1:
+            return "for one state (k=1) no circuit is needed: a network of any width is searched, with bounds"
+        return f"without method={self.question.method!r} (auto) no circuit is needed: the network is searched"
 
     def _by_tables(self) -> Result:
         question, limits = self.question, self.limits
@@ -123,7 +135,7 @@ class _NetworkMap:
                 return self._search(AUTO)
             plan, fallback = free, first if room else None
         if fallback is None:
-            return self._compile(plan, limits)
+            return self._compile_and_search(plan) if plan is not None else self._compile(plan, limits)
         # Where elimination would be expensive, the frontier gets as long as it would take.
         until = limits.begun + 1.0 + SECONDS_PER_ENTRY * fallback.entries
         try:
@@ -136,14 +148,48 @@ class _NetworkMap:
                 return self._eliminate(fallback)
         return result
 
+    def _compile_and_search(self, plan: Prediction) -> Result:
+        """The circuit's solver for most of the time; if that is not enough, the search over the network from its state.
+
+        The one is better at states, the other at bounds: the answer has the better of both.
+        """
+        limits = self.limits
+        left = limits.deadline - limits.clock()
+        if not LONG_LIMIT <= left < np.inf:
+            return self._compile(plan, limits)
+        result = self._compile(plan, limits.until(limits.clock() + CIRCUIT_SHARE * left))
+        if result.status in ("optimal", "interrupted"):
+            return result
+        with suppress(Stopped, MemoryError):
+            self._offer(result)
+            self._anytime(AUTO).run()
+        return result
+
+    def _offer(self, result: Result) -> None:
+        """Let the search begin at a state that another way has found."""
+        search, problem, variables = self._anytime(AUTO), self.problem, self.network.variables
+        assert problem is not None
+        if result.state is None:
+            return
+        codes = {c: variables[c].code(result.state[variables[c].name]) for c in self.question.columns}
+        state = np.zeros(len(problem.open), dtype=np.int64)
+        for i, column in enumerate(problem.open):
+            if column in codes:
+                place = int(np.searchsorted(problem.values[column], codes[column]))
+                state[i] = min(place, problem.values[column].size - 1)
+        search.offer(state, "compiled circuit")
+
     # Search: a state and bounds without a circuit.
 
-    def _anytime(self, method: str) -> Anytime:
-        """The search over the query, which goes on where it was stopped."""
+    def _anytime(self, method: str, limits: Limits | None = None) -> Anytime:
+        """The search over the query, which goes on where it was stopped; making it counts against the limits."""
         if self.search is None:
+            limits = limits or self.limits
             if self.problem is None:
-                self.problem = Problem(self.network, self.question.columns, self.observed)
-            model = log_model(self.problem, set(self.question.columns))
+                make = partial(Problem, self.network, self.question.columns, self.observed)
+                self.problem = limits.run(lambda _stop: make(), wait=False)
+            logs = partial(log_model, self.problem, set(self.question.columns))
+            model = limits.run(lambda _stop: logs(), wait=False)
             self.found.tell = self._tell
             extra = {"wcsp": True, "andor": False}.get(method)
             self.search = Anytime(model, self.limits, self.found, use_toulbar2=extra)
@@ -172,13 +218,16 @@ class _NetworkMap:
         seconds = SECONDS_PER_ENTRY * plan.entries
         if seconds < LONG_SECONDS:
             return
-        limits = self.limits
-        search = self._anytime(AUTO)
-        likely = not search.summed(CHEAP_ENTRIES).hidden
+        likely = not self._anytime(AUTO).summed(CHEAP_ENTRIES).hidden
         share = LIKELY_SHARE if likely else FIRST_SHARE
-        search.limits = limits.until(limits.clock() + max(0.5, share * seconds))
+        self._share_of(max(0.5, share * seconds), lambda search: search.run())
+
+    def _share_of(self, seconds: float, work: Callable[[Anytime], None]) -> None:
+        """Let the search work for so many seconds at most."""
+        limits, search = self.limits, self._anytime(AUTO)
+        search.limits = limits.until(limits.clock() + seconds)
         try:
-            search.run()
+            work(search)
         except Stopped:
             limits.check()
         except MemoryError:
@@ -192,10 +241,7 @@ class _NetworkMap:
         seconds = limits.deadline - limits.begun
         grace = Limits(max(GRACE_SECONDS, GRACE_SHARE * seconds) if seconds < np.inf else GRACE_SECONDS)
         with suppress(Stopped, MemoryError), grace.not_counting_compilation():
-            if self.problem is None:  # it may be slow to make: then there is no state
-                make = partial(Problem, self.network, self.question.columns, self.observed)
-                self.problem = grace.run(lambda _stop: make(), wait=False)
-            search = self._anytime(AUTO)
+            search = self._anytime(AUTO, grace)  # it may be slow to make: then there is no state
             search.limits = grace
             search.first_state(soon=True)
 
@@ -224,9 +270,12 @@ class _NetworkMap:
         elif found.log_upper - found.log_lower <= limits.gap or status == "optimal":
             status = "precision_limit"
         best = Ranked(named(self.question, self._codes()), found.log_lower, found.log_lower - self._log_evidence())
+        notes = dict(found.notes)
+        if self.question.shared:
+            notes["jobs"] = "the search over a network runs in one process, beside that of toulbar2"
         used = "wcsp" if found.notes.get("toulbar2") else "andor"
         name = used if method == AUTO else method
-        return result_of(status, [best], log_upper, name, limits, dict(found.notes))
+        return result_of(status, [best], log_upper, name, limits, notes)
 
     def _merged(self, result: Result) -> Result:
         """The better state and the lower bound of what a route ended with and of what the search knew before."""
@@ -255,20 +304,26 @@ class _NetworkMap:
         self.limits.tell(doing)
 
     def _plan(self) -> tuple[Prediction, Prediction]:
-        """Any order, and one with the hidden variables first; a tenth of the time may go into the search for both."""
-        self._say("looking for an elimination order")
-        seconds = (self.limits.deadline - self.limits.begun) / 20
+        """Any order, and one with the hidden variables first; a tenth of the time may go into the search for both.
 
-        def planning(stop: LongArray) -> tuple[Prediction, Prediction | None]:
-            self.problem = Problem(self.network, self.question.columns, self.observed)
-            asked = set(self.question.columns)
-            # One order of each kind says whether it is worth looking for better ones.
-            free, first = plans(self.problem, asked, seconds=0.0, watch=lambda: _look(stop))
-            if min(free.entries, (first or free).entries) > HOPELESS * ENTRIES_PER_EDGE * self.limit:
-                return free, first
+        One order of each kind says whether it is worth looking for better ones. If neither is soon gone through, a
+        first state comes before that.
+        """
+        self._say("looking for an elimination order")
+        asked = set(self.question.columns)
+        share = (self.limits.deadline - self.limits.begun) / 20
+
+        def planning(seconds: float, stop: LongArray) -> tuple[Prediction, Prediction | None]:
+            if self.problem is None:
+                self.problem = Problem(self.network, self.question.columns, self.observed)
             return plans(self.problem, asked, seconds=seconds, watch=lambda: _look(stop))
 
-        free, first = self.limits.run(planning, wait=False)
+        free, first = self.limits.run(partial(planning, 0.0), wait=False)
+        least = min(free.entries, (first or free).entries)
+        if SECONDS_PER_ENTRY * least >= LONG_SECONDS:
+            self._share_of(FIRST_STATE_SECONDS, lambda search: search.first_state())
+        if least <= HOPELESS * ENTRIES_PER_EDGE * self.limit:
+            free, first = self.limits.run(partial(planning, share), wait=False)
         return free, first or free
 
     def _eliminate(self, plan: Prediction) -> Result:
@@ -276,12 +331,17 @@ class _NetworkMap:
         assert problem is not None
         limits.allow(bytes_of(plan, problem))
         self._say(f"eliminating, {amount(plan.entries)} table entries")
-        found = limits.run(lambda stop: eliminate(problem, plan, self.question.columns, _watch(stop)), wait=False)
+        work = Elimination(problem, plan, self.question.columns)
+        found = limits.run(lambda stop: work.maximum(_watch(stop)), wait=False)
+        log_evidence = self._log_evidence()
+        if np.isnan(log_evidence):  # at a limit the state is kept, without its share of the evidence
+            with suppress(Stopped):
+                log_evidence = limits.run(lambda stop: work.log_evidence(_watch(stop)), wait=False)
         log_upper = max(found.log_upper, found.log_prob)
         status: Status = "optimal" if log_upper - found.log_prob <= limits.gap else "precision_limit"
         why = f"the hidden variables can go first: width {plan.width}, {amount(plan.entries)} table entries"
         details = {"why": why, "width": plan.width, "entries": plan.entries, "order": plan.order}
-        best = Ranked(named(self.question, found.state), found.log_prob, found.log_prob - found.log_evidence)
+        best = Ranked(named(self.question, found.state), found.log_prob, found.log_prob - log_evidence)
         return result_of(status, [best], log_upper, "elimination", limits, details)
 
     def _compile(self, plan: Prediction | None, limits: Limits) -> Result:
@@ -302,7 +362,7 @@ class _NetworkMap:
         compiled = self.limits.run(compiling, wait=False)
         rounding = compile_rounding(self.network)
         if limits.teller is not None:
-            limits.teller.rounding = question.rounding + rounding
+            limits.teller.rounding = 2 * question.rounding + rounding
         spent = limits.clock() - begun
         place = {column: i for i, column in enumerate(sorted(included))}
         inner = replace(

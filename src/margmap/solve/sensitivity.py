@@ -22,7 +22,9 @@ from margmap.circuit import Circuit, FloatArray, Name
 from margmap.circuit.evidence import names_of
 from margmap.circuit.model import as_model
 from margmap.circuit.observation import Observation
-from margmap.errors import ImpossibleEvidenceError, MissingExtraError, QueryError
+from margmap.errors import ImpossibleEvidenceError, QueryError
+from margmap.foundation.frames import frame
+from margmap.foundation.html import paragraph, section, table
 from margmap.foundation.limits import Limits, Stopped
 from margmap.foundation.wording import listed
 from margmap.inference.networks import kept_circuit
@@ -96,24 +98,27 @@ class Sensitivity:
 
     def to_frame(self) -> Any:
         """The changes as a pandas frame, one row each, the variables that matter most first."""
-        try:
-            import pandas
-        except ImportError:
-            raise MissingExtraError("to_frame() needs pandas, which is not installed: pip install pandas") from None
-        rows = [
-            {
-                "variable": one.variable,
-                "value": one.value,
-                "probability": one.probability,
-                "survives": one.survives,
-                "current": one.current,
-                "matters": _matters([one])[1] if one.value is None else self.matters[one.variable][1],
-                "different": self.different(one),
-            }
-            for one in self.changes
-        ]
         names = ["variable", "value", "probability", "survives", "current", "matters", "different"]
-        return pandas.DataFrame(rows, columns=names)
+        return frame(names, self._rows())
+
+    def _rows(self) -> list[tuple[object, ...]]:
+        rows: list[tuple[object, ...]] = []
+        for one in self.changes:
+            matters = _matters([one])[1] if one.value is None else self.matters[one.variable][1]
+            known = (one.variable, one.value, one.probability, one.survives, one.current, matters)
+            rows.append((*known, self.different(one)))
+        return rows
+
+    def _repr_html_(self) -> str:
+        words = {True: "yes", False: "no", None: "not known"}
+        header = ("variable", "if it were", "probability", "answer stays", "p(answer) then", "matters", "different")
+        rows = []
+        for one, (name, value, *numbers) in zip(self.changes, self._rows(), strict=True):
+            shown = "not observed" if value is None else value
+            rows.append((name, shown, numbers[0], words[one.survives], *numbers[2:]))
+        changes = table(header, rows, "What would change the answer", most=60, bars={2: 1.0, 5: 1.0})
+        same = () if self.same_decision is None else (paragraph(_same_text(self.look_at, self.same_decision)),)
+        return section(self.answer._repr_html_(), changes, *same)
 
     def different(self, change: Change) -> str:
         """What is different in the state of a change, as text; empty if the answer survives."""
@@ -121,6 +126,12 @@ class Sensitivity:
         if change.survives or change.state is None or current is None:
             return ""
         return listed({name: x for name, x in change.state.items() if x != current[name]}, of="in all")
+
+
+def _same_text(look_at: Sequence[Name], bounds: tuple[float, float]) -> str:
+    low, high = bounds
+    chance = f"{low:.6g}" if high - low < 1e-6 else f"{low:.6g} to {high:.6g}"
+    return f"After looking at {', '.join(map(str, look_at))} the answer stays the same with probability {chance}."
 
 
 def sensitivity(

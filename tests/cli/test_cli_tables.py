@@ -1,0 +1,113 @@
+"""The commands that use a model of a table: impute, score, sample."""
+
+from __future__ import annotations
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+import margmap as mm
+from margmap.cli import app
+
+
+def run(*args: object) -> tuple[int, str, str]:
+    result = CliRunner().invoke(app, [str(arg) for arg in args], prog_name="margmap")
+    return result.exit_code, result.stdout, result.stderr
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Summer is warm and without coats."""
+    rng = np.random.default_rng(0)
+    folder = tmp_path_factory.mktemp("tables")
+    lines = ["season;degrees;coats"]
+    for _ in range(300):
+        warm = rng.random() < 0.5
+        lines.append(f"{'summer' if warm else 'winter'};{(22 if warm else 2) + rng.normal():.2f};{0 if warm else 3}")
+    (folder / "data.csv").write_text("\n".join(lines))
+    mm.save(mm.learn.hclt(folder / "data.csv", latent=3, epochs=15), folder / "model.json")
+    return folder / "model.json"
+
+
+def table(path: Path, delimiter: str = ",") -> list[list[str]]:
+    with path.open(newline="") as file:
+        return list(csv.reader(file, delimiter=delimiter))
+
+
+def test_impute_writes_the_table_with_new_cells(model: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text('id,coats,season,degrees\na,,"summer",\nb,3,?,1.50\n"c,d",0,summer,21\n')
+    out = tmp_path / "out.csv"
+    code, text, _ = run("impute", model, rows, "-o", out)
+    assert code == 0
+    assert "3 cells of 3 rows filled in (3 optimal)" in text
+    header, a, b, c = table(out)
+    assert header == ["id", "coats", "season", "degrees"]
+    assert a[:3] == ["a", "0", "summer"]
+    assert 18 < float(a[3]) < 26
+    assert b == ["b", "3", "winter", "1.50"]
+    assert c == ["c,d", "0", "summer", "21"]
+
+
+def test_impute_chosen_columns_with_scores_and_unknown_values(model: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("season;coats\nspring;0\nwinter;\n")
+    out = tmp_path / "out.csv"
+    code, _, error = run("impute", model, rows, "-o", out)
+    assert code == 2
+    assert "spring" in error
+    options = ("--columns", "season,coats", "--unknown-missing", "--scores", "--json")
+    code, text, _ = run("impute", model, rows, "-o", out, *options)
+    assert code == 0
+    assert json.loads(text)["status"] == {"optimal": 2}
+    header, one, two = table(out, ";")
+    assert header == ["season", "coats", "degrees", "log_prob", "log_conditional", "status"]
+    assert one[:3] == ["spring", "0", ""]
+    assert two[:3] == ["winter", "3", ""]
+    assert float(two[3]) <= float(two[4]) <= 0
+    assert two[5] == "optimal"
+
+
+def test_score_finds_the_odd_row(model: Path, tmp_path: Path) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text("season,degrees,coats\nsummer,22,0\nwinter,,3\nsummer,1.0,3\n")
+    code, text, _ = run("score", model, rows, "--json")
+    assert code == 0
+    found = json.loads(text)
+    assert found["least_likely"][0] == 2
+    assert found["rows"] == 3
+    assert found["mean_log_likelihood"] == pytest.approx(np.mean(found["log_likelihoods"]))
+    out = tmp_path / "scores.csv"
+    code, text, _ = run("score", model, rows, "--least", 1, "-o", out)
+    assert code == 0
+    assert f"wrote {out}" in text
+    assert [float(cell) for (cell,) in table(out)[1:]] == pytest.approx(found["log_likelihoods"])
+
+
+def test_sample_speaks_the_values_of_the_table(model: Path) -> None:
+    code, text, _ = run("sample", model, "-n", 20, "--seed", 1)
+    assert code == 0
+    lines = list(csv.reader(text.splitlines()))
+    assert lines[0] == ["season", "degrees", "coats"]
+    assert {line[0] for line in lines[1:]} == {"summer", "winter"}
+    assert {line[2] for line in lines[1:]} == {"0", "3"}
+    assert all(line[1][0] in "[(" for line in lines[1:])
+    code, text, _ = run("sample", model, "-n", 5, "--seed", 1, "--codes")
+    assert len(text.splitlines()) == 5
+    assert set(text) <= set("0123456789,\n")
+
+
+@pytest.mark.parametrize("content", ["", "a,b\n1,2\n", "1,2\n", "season,degrees,coats\nsummer,2\n"])
+@pytest.mark.parametrize("command", ["impute", "score"])
+def test_files_that_do_not_fit(model: Path, tmp_path: Path, content: str, command: str) -> None:
+    rows = tmp_path / "rows.csv"
+    rows.write_text(content)
+    output = ("-o", tmp_path / "out.csv") if command == "impute" else ()
+    code, _, error = run(command, model, rows, *output)
+    assert code == 2
+    assert error.startswith("margmap: error: ")
+    assert not (tmp_path / "out.csv").exists()
