@@ -16,6 +16,7 @@ export class Answer {
   /** A question was asked: the last answer stays until there is another, but is marked as old. */
   begin() {
     this.history = [];
+    delete find("answer").dataset.fresh;
     find("answer-panel").setAttribute("aria-busy", "true");
     find("error").hidden = true;
     if (this.question.asked.length === 0) {
@@ -68,7 +69,7 @@ export class Answer {
       svg("path", { d: `${path("upper")}V${y(last.lower)}${known.slice().reverse().map(event => `V${y(event.lower)}H${x(event)}`).join("")}H0Z`, class: "between" }),
       svg("path", { d: path("upper"), class: "upper" }), svg("path", { d: path("lower"), class: "lower" }));
     find("bounds-text").textContent =
-      `Bounds of log p after ${last.seconds.toFixed(1)} s: ${last.lower.toFixed(4)} (best state, solid) to ${last.upper.toFixed(4)} (dashed), ${(last.upper - last.lower).toPrecision(3)} nats apart; ${last.doing}`;
+      `After ${last.seconds.toFixed(1)} s: ${last.lower.toFixed(4)} (best state, solid) to ${last.upper.toFixed(4)} (dashed), ${(last.upper - last.lower).toPrecision(3)} nats apart; ${last.doing}`;
   }
 
   show(event) {
