@@ -57,7 +57,7 @@ LONG_LIMIT, CIRCUIT_SHARE = 20.0, 0.6
 FIRST_STATE_SECONDS = 2.0
 
 #: Seconds past a limit, or the share of it, for a state where there was none yet.
-GRACE_SECONDS, GRACE_SHARE = 0.15, 0.05
+GRACE_SECONDS, GRACE_SHARE = 0.1, 0.04
 
 #: The methods that need neither a circuit nor all tables at once.
 SEARCHES = ("wcsp", "andor")
