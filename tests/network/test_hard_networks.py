@@ -427,6 +427,46 @@ def test_jobs_on_a_network_that_is_searched_say_so():
     assert "one process" in result.details["jobs"]
 
 
+def test_a_circuit_that_is_not_solved_in_its_share_leaves_the_rest_to_the_search(monkeypatch):
+    network, query = grid(5), list(range(0, 25, 2))
+    expected = mm.marginal_map(network, query)
+    for name in ("LONG_LIMIT", "CIRCUIT_SHARE", "QUICK_ENTRIES", "_FACTOR", "MAX_BYTES"):
+        monkeypatch.setattr(f"margmap.solve.network_map.{name}", 0)
+    result = mm.marginal_map(network, query, time_limit=60)
+    assert result.status == "optimal"
+    assert result.log_prob == pytest.approx(expected.log_prob, abs=1e-8)
+
+
+def test_stopped_after_the_maximum_elimination_keeps_the_state(monkeypatch):
+    def stopped(*_):
+        raise Stopped("time_limit")
+
+    network, query = grid(4), list(range(0, 16, 2))
+    expected = mm.marginal_map(network, query)
+    monkeypatch.setattr("margmap.network.elimination.Elimination.log_evidence", stopped)
+    result = mm.marginal_map(network, query, method="elimination")
+    assert result.status == "optimal"
+    assert result.state == expected.state
+    assert math.isnan(result.log_conditional)
+
+
+def test_a_beam_finds_a_possible_state():
+    # Neighbours differ, but for the last pair, and a third of the values are ruled out: few states are possible.
+    n = 14
+    variables = [mm.Variable(i, 3) for i in range(n)]
+    differ = 1.0 - np.eye(3)
+    factors = [([i, i + 1], differ) for i in range(n - 1)] + [([0], np.array([0.0, 1.0, 0.5])), ([0, n - 1], np.eye(3))]
+    problem = Problem(Network(variables, factors, "markov"), list(range(n - 3)), {})
+    model = log_model(problem, set(range(n - 3)))
+    found = Incumbent()
+    search = Anytime(model, Limits(), found, use_toulbar2=False)
+    search.offer(np.zeros(len(model.cardinality), dtype=np.int64), "impossible")
+    assert found.log_lower == -math.inf
+    everything = LogModel(model.cardinality, frozenset(range(len(model.cardinality))), model.factors, 0.0, 0.0)
+    search._possible(everything)
+    assert found.log_lower > -math.inf
+
+
 def test_certificates_are_about_circuits():
     with pytest.raises(mm.MargmapError, match="compile"):
         mm.certify(grid(3), [0, 1])

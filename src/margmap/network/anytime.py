@@ -187,7 +187,7 @@ class Anytime:
         )
         complete = self._apart(lambda: Scorer(everything, outline(everything)))
         state, _ = self._for(
-            FIRST_SECONDS / (10 if soon else 1),
+            FIRST_SECONDS / (10 if soon else 3),
             lambda stop: local_search(complete, self._start(), stop, shakes=self._shakes),
         )
         if not soon or self.scorer is None:
@@ -242,7 +242,7 @@ class Anytime:
         best: tuple[int, LogModel, Outline] | None = None
         for limit in limits:
             model = self.summed(limit) if limit else self.model
-            seconds = 0.3 if len(limits) > 1 else 0.02
+            seconds = 0.05 if len(limits) > 1 else 0.02
             plan = self._apart(partial(outline, model, seconds))
             work = plan.work(model) + sum(len(factor.scope) for factor in model.factors)
             if best is None or work < best[0]:

@@ -29,7 +29,7 @@ from margmap.circuit.observation import Observation
 from margmap.errors import LimitError, QueryError
 from margmap.foundation.jit import kernel
 from margmap.network.network import Network
-from margmap.network.order import SECONDS, Order, find_order
+from margmap.network.order import SECONDS, TRIES, Order, find_order
 from margmap.network.relevance import Problem
 from margmap.network.virtual import with_virtual_evidence
 
@@ -161,13 +161,18 @@ def plan_of(problem: Problem, asked: set[int], seed: int, max_edges: int) -> Pre
 
 
 def plans(
-    problem: Problem, asked: set[int], seed: int = 0, seconds: float = SECONDS, watch: Callable[[], None] | None = None
+    problem: Problem,
+    asked: set[int],
+    seed: int = 0,
+    seconds: float = SECONDS,
+    watch: Callable[[], None] | None = None,
+    tries: int = TRIES,
 ) -> tuple[Prediction, Prediction | None]:
     """Two ways to compile: any order, and one with the hidden variables first (None if that is no different).
 
-    For each, no new order is tried after so many ``seconds``. ``watch`` is called now and then; it may raise.
+    For each, no new order is tried after so many ``tries`` or ``seconds``. ``watch`` is called now and then; it may
+    raise.
     """
-    seconds = min(seconds, SECONDS)
     columns = problem.open
     place = {column: i for i, column in enumerate(columns)}
     cardinality = [problem.values[column].size for column in columns]
@@ -177,10 +182,10 @@ def plans(
     def planned(order: Order, how: str) -> Prediction:
         return _buckets(problem, [columns[i] for i in order.variables], asked, f"{order.rule}{how}")
 
-    free = planned(find_order(cardinality, scopes, seed=seed, seconds=seconds, watch=watch), "")
+    free = planned(find_order(cardinality, scopes, tries=tries, seed=seed, seconds=seconds, watch=watch), "")
     if len(wanted) in (0, len(columns)):
         return free, None
-    first = find_order(cardinality, scopes, wanted, seed=seed, seconds=seconds, watch=watch)
+    first = find_order(cardinality, scopes, wanted, tries=tries, seed=seed, seconds=seconds, watch=watch)
     return free, planned(first, ", hidden variables first")
 
 

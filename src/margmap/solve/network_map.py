@@ -31,6 +31,7 @@ from margmap.network.compile import (
 from margmap.network.elimination import Elimination, bytes_of
 from margmap.network.log_model import log_model
 from margmap.network.network import Network
+from margmap.network.order import SECONDS, TRIES
 from margmap.network.relevance import ROUNDING, Problem
 from margmap.solve.marginal_map import circuit_map
 from margmap.solve.methods import AUTO
@@ -53,11 +54,14 @@ LONG_SECONDS, FIRST_SHARE, LIKELY_SHARE = 2.0, 0.08, 0.5
 #: With this many seconds left or more, a compiled circuit is solved for this share of them; the search has the rest.
 LONG_LIMIT, CIRCUIT_SHARE = 20.0, 0.6
 
+#: What takes long is worth looking for better orders for up to so many seconds, with as many tries as they allow.
+ORDER_SECONDS, MANY_TRIES = 10.0, 100_000
+
 #: Seconds for a first state before better orders are looked for.
 FIRST_STATE_SECONDS = 2.0
 
 #: Seconds past a limit, or the share of it, for a state where there was none yet.
-GRACE_SECONDS, GRACE_SHARE = 0.15, 0.05
+GRACE_SECONDS, GRACE_SHARE = 0.1, 0.04
 
 #: The methods that need neither a circuit nor all tables at once.
 SEARCHES = ("wcsp", "andor")
@@ -316,17 +320,19 @@ class _NetworkMap:
         asked = set(self.question.columns)
         share = (self.limits.deadline - self.limits.begun) / 20
 
-        def planning(seconds: float, stop: LongArray) -> tuple[Prediction, Prediction | None]:
+        def planning(seconds: float, tries: int, stop: LongArray) -> tuple[Prediction, Prediction | None]:
             if self.problem is None:
                 self.problem = Problem(self.network, self.question.columns, self.observed)
-            return plans(self.problem, asked, seconds=seconds, watch=lambda: _look(stop))
+            return plans(self.problem, asked, seconds=seconds, watch=lambda: _look(stop), tries=tries)
 
-        free, first = self.limits.run(partial(planning, 0.0), wait=False)
+        free, first = self.limits.run(partial(planning, 0.0, TRIES), wait=False)
         least = min(free.entries, (first or free).entries)
+        seconds, tries = min(share, SECONDS), TRIES
         if SECONDS_PER_ENTRY * least >= LONG_SECONDS:
             self._share_of(FIRST_STATE_SECONDS, lambda search: search.first_state())
+            seconds, tries = min(share, ORDER_SECONDS), MANY_TRIES
         if least <= HOPELESS * ENTRIES_PER_EDGE * self.limit:
-            free, first = self.limits.run(partial(planning, share), wait=False)
+            free, first = self.limits.run(partial(planning, seconds, tries), wait=False)
         return free, first or free
 
     def _eliminate(self, plan: Prediction) -> Result:
