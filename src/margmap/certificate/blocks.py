@@ -19,6 +19,7 @@ from margmap.certificate.intervals import TINY, UNIT, Pair, pair_of, product_abo
 from margmap.certificate.upper_circuit import Upper
 from margmap.circuit import INDICATOR, PRODUCT, SUM, FloatArray, IntArray, KindArray, LongArray
 from margmap.foundation.jit import kernel
+from margmap.foundation.matrices import row_products
 
 #: Join the last two blocks: the only token of a tree that is not a variable.
 JOIN = -1
@@ -420,7 +421,7 @@ def _mixed(b: Block, weight: FloatArray, first: FloatArray, entries: int) -> Flo
 @kernel
 def _pair_bounds(mixed: FloatArray, second: FloatArray, slots: int) -> FloatArray:
     """Bounds of all pairs at once: one matrix product, raised by what its roundings and those before it can be."""
-    bounds: FloatArray = np.dot(mixed, second.T)
+    bounds = row_products(mixed, second)
     up = 1.0 + (2 * slots + 2 * second.shape[1] + 4) * UNIT
     for r in range(bounds.shape[0]):
         for q in range(bounds.shape[1]):

@@ -44,6 +44,7 @@ from margmap.circuit import (
 )
 from margmap.errors import StructureError
 from margmap.foundation.jit import kernel
+from margmap.foundation.sorting import descending
 
 Bits = NDArray[np.uint64]
 Flags = NDArray[np.bool_]
@@ -338,7 +339,9 @@ def _fold(
     factor, exponent = np.zeros(n_old), np.zeros(n_old, dtype=np.int64)
     asked = np.zeros(n_old, dtype=np.bool_)
     room = a.child.size + a.mantissa.shape[1]
-    most = max(1, np.diff(a.start).max(), np.diff(a.table_start).max())
+    most = 1
+    for n in range(a.start.size - 1):
+        most = max(most, a.start[n + 1] - a.start[n], a.table_start[n + 1] - a.table_start[n])
     kind, var = np.zeros(n_old, dtype=np.int8), np.full(n_old, -1, dtype=np.int32)
     start = np.zeros(n_old + 1, dtype=np.int64)
     child, weight = np.zeros(room, dtype=np.int32), np.zeros(room)
@@ -374,7 +377,7 @@ def _fold(
                 if target[c] >= 0:
                     who[size] = target[c]
                     size += 1
-            who[:size].sort()
+            who[:size] = who[descending(-who[:size])]
             if size < 2 and bound[0] > 0:
                 factor[n], exponent[n] = bound
                 target[n] = who[0] if size == 1 else -1
@@ -443,7 +446,7 @@ def _reached(kind: KindArray, start: LongArray, child: IntArray) -> Flags:
 @kernel
 def _merge(who: IntArray, term: FloatArray, term_exponent: LongArray, size: int) -> int:
     """Sort the terms of a sum by their nodes and add those of one node."""
-    order = np.argsort(who[:size], kind="mergesort")
+    order = descending(-who[:size])
     sorted_who, sorted_term, sorted_exponent = who[order].copy(), term[order].copy(), term_exponent[order].copy()
     kept = 0
     for i in range(size):

@@ -1,42 +1,378 @@
-"""How kernels are compiled: numba, cached on disk, one place for the flags."""
+"""How kernels are run: interpreted by Python, or compiled by numba. One place for numba, its flags and its cache.
+
+A kernel is written once and runs in two *tiers*. Machine code is a few hundred times faster, but to make it takes a
+second a kernel, and numba alone takes half a second to import. So by default (``MARGMAP_TIER=auto``) a process begins
+by interpreting, and numba is not imported; it goes over to machine code
+
+* when it has interpreted for a moment and the kernel's machine code is in the cache, where :mod:`.background` puts it,
+* or when it has interpreted, or is about to interpret, for so long that compiling pays.
+
+``MARGMAP_TIER=interpret`` and ``MARGMAP_TIER=compile`` force the choice. Where numba is not installed, kernels are
+interpreted, and a warning says so once.
+"""
 
 from __future__ import annotations
 
 import functools
 import hashlib
+import importlib.util
+import os
+import re
+import threading
+import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from types import CodeType, FunctionType, ModuleType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, cast, overload
 
-import numba
-from numba.core import event
+import numpy as np
 
+from margmap.errors import MargmapError, MissingExtraError
+from margmap.foundation import background
 from margmap.foundation.interrupts import held
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+#: How many times slower a kernel is when it is interpreted, roughly.
+SLOWER = 300
 
-def kernel(function: F) -> F:
-    """Compile ``function`` on first use and keep the machine code beside the source (or in numba's user cache).
+#: Seconds of interpreting that are less than importing numba and loading machine code takes.
+MOMENT = 0.3
 
-    Numba trusts what it kept as long as the function's own file is the same, although the machine code has that of
-    other files in it. Its stamp of the file is replaced by one of all that went in.
+#: Seconds of interpreting after which compiling pays, and the same while another process compiles already.
+PATIENCE, PATIENCE_BEHIND = 6.0, 30.0
+
+# Seconds that interpreting takes for each entry of a kernel's arrays, roughly.
+_SECONDS_PER_ENTRY = 5e-7
+
+_TIERS = ("auto", "interpret", "compile")
+_NO_NUMBA = "numba is not installed, so margmap interprets what it would compile, some hundred times slower"
+
+
+class _State:
+    """What this process has done so far."""
+
+    #: Seconds spent interpreting, and how many calls that were.
+    interpreted, calls = 0.0, 0
+    #: Whether compiling is to be waited for from now on.
+    compiling = False
+    #: Since when each thread that interprets has done so.
+    since: dict[int, float] = {}  # noqa: RUF012
+    lock = threading.RLock()
+
+
+_state = _State()
+
+
+@overload
+def kernel(function: F) -> F: ...
+
+
+@overload
+def kernel(
+    *, work: Callable[..., float] | None = None, interpreted: Callable[..., Any] | None = None
+) -> Callable[[F], F]: ...
+
+
+def kernel(
+    function: F | None = None,
+    *,
+    work: Callable[..., float] | None = None,
+    interpreted: Callable[..., Any] | None = None,
+) -> F | Callable[[F], F]:
+    """Make ``function`` a kernel: it is interpreted, or compiled on first use and its machine code kept on disk.
+
+    It must be in the part of Python that numba compiles. ``work`` tells from the arguments how many steps a call takes,
+    where that is more than some for each entry of its arrays. ``interpreted`` does the same with functions of numpy
+    that would take long to compile.
 
     Ctrl-C waits while numba looks at a kernel's arguments, compiles it or loads it, and takes effect when that is done.
     """
-    compiled: Any = numba.njit(cache=True, nogil=True, error_model="numpy")(function)
+    if function is not None:
+        return cast(F, Kernel(function))
+    return lambda function: cast(F, Kernel(function, work, interpreted))
+
+
+class Kernel:
+    """A function in two tiers. Calls between kernels stay in the tier of the first one."""
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        work: Callable[..., float] | None = None,
+        interpreted: Callable[..., Any] | None = None,
+    ) -> None:
+        functools.update_wrapper(self, function)
+        if interpreted is not None:
+            self.__dict__["interpreted"] = interpreted
+        self.py_func = cast(FunctionType, function)
+        self._work = work
+        #: The dispatcher of numba, once calls go there.
+        self._compiled: Any = None
+
+    def __call__(self, *args: Any) -> Any:
+        """Run in the tier that pays."""
+        compiled = self._compiled
+        if compiled is None:
+            if not self._goes_over(args):
+                return self._interpret(args)
+            compiled = self._compiled = self.dispatcher
+        try:
+            return compiled(*args)
+        except _NotYet:
+            return self._interpret(args)
+
+    def __repr__(self) -> str:
+        return f"<kernel {self.py_func.__module__}.{self.py_func.__qualname__}>"
+
+    @cached_property
+    def stamp(self) -> _Stamp:
+        """What its machine code depends on."""
+        return _Stamp(self.py_func)
+
+    @cached_property
+    def interpreted(self) -> Callable[..., Any]:
+        """The plain function, in which all kernels that it calls are plain functions too."""
+        function, known = self.py_func, self.py_func.__globals__
+        names = {name for code in _codes(function.__code__) for name in code.co_names} & known.keys()
+        places: dict[str, Any] = {"__builtins__": known["__builtins__"], "__name__": known["__name__"]}
+        plain = FunctionType(function.__code__, places, function.__name__, function.__defaults__, function.__closure__)
+        self.__dict__["interpreted"] = plain  # now, since it may call itself
+        for name in names:
+            value = known[name]
+            places[name] = value.interpreted if isinstance(value, Kernel) else value
+            if value is np:
+                places[name] = _numpy()
+        return plain
+
+    @cached_property
+    def dispatcher(self) -> Any:
+        """The dispatcher of numba, made on first use."""
+        with _state.lock:
+            made = self.__dict__.get("dispatcher")
+            return _dispatcher(self) if made is None else made
+
+    @property
+    def stats(self) -> Any:
+        """What numba says of its cache."""
+        return self.dispatcher.stats
+
+    def _goes_over(self, args: tuple[Any, ...]) -> bool:
+        """Whether a call is for numba's dispatcher, which may still have no code for it."""
+        tier = chosen_tier()
+        if tier != "auto":
+            return tier == "compile"
+        if _state.compiling:
+            return True
+        soon = _state.interpreted + self._seconds(args)
+        if soon < MOMENT:
+            return False
+        if not available():
+            _say_that_there_is_no_numba()
+            return False
+        return _active() or background.is_warm() or soon > _patience()
+
+    def _seconds(self, args: tuple[Any, ...]) -> float:
+        """How long it would take, roughly, to interpret a call."""
+        return _SECONDS_PER_ENTRY * (_entries(args) if self._work is None else self._work(*args))
+
+    def _waits(self, args: tuple[Any, ...]) -> bool:
+        """Whether a call for which there is no machine code yet is worth the compilation."""
+        if chosen_tier() == "compile" or _state.compiling:
+            return True
+        return _state.interpreted + self._seconds(args) > _patience()
+
+    def _interpret(self, args: tuple[Any, ...]) -> Any:
+        begun, thread = time.perf_counter(), threading.get_ident()
+        outermost = _state.since.setdefault(thread, begun) == begun
+        try:
+            with np.errstate(all="ignore"):  # as in machine code: what is too large is infinite, hashes wrap around
+                return _plain(self.interpreted(*args))
+        finally:
+            if outermost:
+                del _state.since[thread]
+                _state.interpreted += time.perf_counter() - begun
+                _state.calls += 1
+
+
+class _NotYet(Exception):
+    """There is no machine code for these arguments, and it does not pay yet to make it."""
+
+
+def chosen_tier() -> str:
+    """The environment's ``MARGMAP_TIER``: ``auto`` (the default), ``interpret`` or ``compile``."""
+    tier = os.environ.get("MARGMAP_TIER", "auto")
+    if tier not in _TIERS:
+        raise MargmapError(f"MARGMAP_TIER={tier}: set it to {', '.join(_TIERS[:-1])} or {_TIERS[-1]}")
+    if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("0", ""):
+        return "interpret"
+    if tier == "compile" and not available():
+        raise MissingExtraError("MARGMAP_TIER=compile needs numba: pip install numba, or leave MARGMAP_TIER unset")
+    return tier
+
+
+@functools.cache
+def available() -> bool:
+    """Whether numba is installed."""
+    try:
+        return importlib.util.find_spec("numba") is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def interprets() -> bool:
+    """Whether kernels are interpreted for now, at least some of them."""
+    tier = chosen_tier()
+    return tier == "interpret" or (tier == "auto" and not _state.compiling and not _active())
+
+
+def interpreted_calls() -> int:
+    """How many calls of kernels have been interpreted in this process so far."""
+    return _state.calls
+
+
+def tier_since(calls: int) -> str:
+    """The tier of the work since there were so many interpreted calls."""
+    if _state.calls == calls:
+        return "compiled"
+    return "interpreted" if interprets() else "interpreted, then compiled"
+
+
+def interpreting_too_long(thread: threading.Thread) -> bool:
+    """Whether a thread has interpreted one kernel for so long that it would better be stopped and compiled."""
+    since = _state.since.get(thread.ident or 0)
+    if since is None or chosen_tier() != "auto" or not available():
+        return False
+    return _state.interpreted + time.perf_counter() - since > PATIENCE
+
+
+def compile_from_now_on() -> None:
+    """Interpret no more: there is work under way that is too large for it."""
+    _state.compiling = True
+
+
+def _patience() -> float:
+    return PATIENCE_BEHIND if background.is_under_way() else PATIENCE
+
+
+def _entries(args: tuple[Any, ...]) -> int:
+    return sum(
+        arg.size if isinstance(arg, np.ndarray) else _entries(arg)
+        for arg in args
+        if isinstance(arg, np.ndarray | tuple)
+    )
+
+
+def _plain(result: Any) -> Any:
+    """A result as machine code gives it: numbers of Python, not of numpy."""
+    if isinstance(result, np.generic):
+        return result.item()
+    return tuple(map(_plain, result)) if type(result) is tuple else result
+
+
+@functools.cache
+def _numpy() -> ModuleType:
+    """Numpy with a random generator of its own, as kernels have: the global one is the user's."""
+    module = ModuleType("numpy")
+    vars(module).update(vars(np), random=np.random.RandomState())
+    return module
+
+
+def _say_that_there_is_no_numba() -> None:
+    warnings.warn(f"{_NO_NUMBA}: pip install numba", RuntimeWarning, stacklevel=4)
+
+
+def _active() -> bool:
+    """Whether numba has been imported for kernels."""
+    return _numba.cache_info().currsize > 0
+
+
+@functools.cache
+def _numba() -> Any:
+    """The module numba, which learns here what a kernel is."""
+    import numba
+    from numba.core import event
+    from numba.extending import typeof_impl
+
+    @typeof_impl.register(Kernel)
+    def typeof_kernel(value: Kernel, _context: Any) -> Any:
+        return numba.types.Dispatcher(value.dispatcher)
+
+    class Forward(event.Listener):
+        def on_start(self, _event: Any) -> None:
+            _listeners.start()
+
+        def on_end(self, _event: Any) -> None:
+            _listeners.end()
+
+    event.register("numba:compile", Forward())  # type: ignore[no-untyped-call]
+    return numba
+
+
+def _dispatcher(kernel: Kernel) -> Any:
+    """Numba's dispatcher for a kernel.
+
+    Numba trusts what it kept as long as the function's own file is the same, although the machine code has that of
+    other files in it. Its stamp of the file is replaced by one of all that went in. Numba also lets two processes write
+    over each other's code, and lets errors of the disk through: :mod:`.background` knows better.
+    """
+    njit = functools.partial(_numba().njit, nogil=True, error_model="numpy")
+    try:
+        compiled: Any = njit(cache=True)(kernel.py_func)
+    except RuntimeError:  # there is no folder that can be written to
+        compiled = njit()(kernel.py_func)
     try:
         # What numba's compiled part calls Python for.
-        compiled._compile_for_args = _uninterrupted(compiled._compile_for_args)
+        compiled._compile_for_args = _uninterrupted(_if_it_pays(kernel, compiled, compiled._compile_for_args))
         compiled.typeof_pyval = _uninterrupted(compiled.typeof_pyval)
-        index = compiled._cache._cache_file
-        index._source_stamp = _Stamp(index._source_stamp, cast(FunctionType, function))
-        index._load_index = _readable(index._load_index)
-    except AttributeError:  # another numba, or none at all (NUMBA_DISABLE_JIT): its own stamp must do
+        cache, index = compiled._cache, compiled._cache._cache_file
+        index._source_stamp = kernel.stamp
+        # The stamp is of what the kernel is, so it need not be compiled again because it stands on another line.
+        index._index_path = re.sub(r"-\d+(\.py\w+\.nbi)$", r"\1", index._index_path)
+        index._data_name_pattern = re.sub(r"-\d+(\.py)", r"\1", index._data_name_pattern)
+        index._load_index = _readable(index._load_index, {})
+        index.save = functools.partial(_save, index)
+        cache.load_overload = _readable(cache.load_overload, None)
+        cache.save_overload = _readable(cache.save_overload, None)
+    except AttributeError:  # another numba, or a cache that there is not: its own must do
         pass
-    return cast(F, compiled)
+    return compiled
+
+
+def _if_it_pays(kernel: Kernel, dispatcher: Any, compile_for_args: Callable[..., Any]) -> Callable[..., Any]:
+    """Load machine code for a call of new types, or compile it if that pays; otherwise the call is interpreted."""
+
+    @functools.wraps(compile_for_args)
+    def compiled_if_it_pays(*args: Any, **kwargs: Any) -> Any:
+        if not kernel._waits(args) and not _is_kept(dispatcher, args):
+            raise _NotYet
+        return compile_for_args(*args, **kwargs)
+
+    return compiled_if_it_pays
+
+
+def _is_kept(dispatcher: Any, args: tuple[Any, ...]) -> bool:
+    """Whether the cache has machine code for arguments of these types."""
+    try:
+        cache, types = dispatcher._cache, tuple(dispatcher.typeof_pyval(arg) for arg in args)
+        return cache._index_key(types, dispatcher.targetctx.codegen()) in cache._cache_file._load_index()
+    except AttributeError:  # another numba: whether it has, numba will see
+        return True
+
+
+def _save(index: Any, key: Any, data: Any) -> None:
+    """Add machine code to a kernel's index: the code first, under a name of its own, so that nothing half is read."""
+    digest = hashlib.sha256(repr((index._source_stamp._digest, key)).encode()).hexdigest()
+    with background.locked(os.path.join(index._cache_path, "margmap.lock")):
+        kept = {**index._load_index(), key: index._data_name(int(digest[:12], 16))}
+        index._save_data(kept[key], data)
+        index._save_index(kept)
+        first, last = index._data_name_pattern.split("{number:d}")
+        for name in os.listdir(index._cache_path):  # code of what the kernel was before
+            if name.startswith(first) and name.endswith(last) and name not in kept.values():
+                os.unlink(os.path.join(index._cache_path, name))
 
 
 def _uninterrupted(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -48,17 +384,17 @@ def _uninterrupted(function: Callable[..., Any]) -> Callable[..., Any]:
     return uninterrupted
 
 
-def _readable(load: Callable[[], dict[Any, Any]]) -> Callable[[], dict[Any, Any]]:
-    """An index that cannot be read counts as empty: one that is torn, or that names modules of an older version."""
+def _readable(function: Callable[..., Any], otherwise: Any) -> Callable[..., Any]:
+    """What cannot be read counts as absent (torn, or of another version), and what cannot be written is not kept."""
 
-    @functools.wraps(load)
-    def loaded() -> dict[Any, Any]:
+    @functools.wraps(function)
+    def read(*args: Any) -> Any:
         try:
-            return load()
+            return function(*args)
         except Exception:
-            return {}
+            return otherwise
 
-    return loaded
+    return read
 
 
 class _Stamp:
@@ -67,8 +403,8 @@ class _Stamp:
     Worked out when first compared or saved, because a kernel may call one that is defined after it.
     """
 
-    def __init__(self, own: object, function: FunctionType) -> None:
-        self._own, self._function = own, function
+    def __init__(self, function: FunctionType) -> None:
+        self._function = function
 
     def __eq__(self, other: object) -> bool:
         return self._digest == (other._digest if isinstance(other, _Stamp) else other)
@@ -84,25 +420,22 @@ class _Stamp:
         while todo:
             stamp = todo.pop()
             function = stamp._function
-            inputs.add((function.__module__, function.__qualname__, repr(stamp._own)))
+            inputs.add((function.__module__, function.__qualname__, _content(function.__code__)))
             for name, value in stamp._globals():
                 if isinstance(value, int | float | str):
                     inputs.add((function.__module__, name, repr(value)))
                 elif isinstance(value, type) and hasattr(value, "_fields"):
                     inputs.add((function.__module__, name, repr(value._fields)))
-                elif (called := _stamp_of(value)) and called._function not in seen:
-                    seen.add(called._function)
-                    todo.append(called)
+                elif isinstance(value, Kernel) and value.py_func not in seen:
+                    seen.add(value.py_func)
+                    todo.append(value.stamp)
         return hashlib.sha256(repr(sorted(inputs)).encode()).hexdigest()
 
     def _globals(self) -> Iterator[tuple[str, Any]]:
         """Every global that the function mentions, as a name, as a module's name, or as the type of an argument."""
         names = {str(hint) for hint in self._function.__annotations__.values()}
-        codes = [self._function.__code__]
-        while codes:
-            code = codes.pop()
+        for code in _codes(self._function.__code__):
             names.update(code.co_names)
-            codes.extend(inner for inner in code.co_consts if isinstance(inner, CodeType))
         known = self._function.__globals__
         places = [known, *(vars(known[name]) for name in names if isinstance(known.get(name), ModuleType))]
         for place in places:
@@ -110,24 +443,49 @@ class _Stamp:
                 yield name, place[name]
 
 
-def _stamp_of(value: object) -> _Stamp | None:
-    cache = getattr(value, "_cache", None)
-    stamp = getattr(getattr(cache, "_cache_file", None), "_source_stamp", None)
-    return stamp if isinstance(stamp, _Stamp) else None
+def _codes(code: CodeType) -> Iterator[CodeType]:
+    """The code of a function and of those inside of it."""
+    yield code
+    for inner in code.co_consts:
+        if isinstance(inner, CodeType):
+            yield from _codes(inner)
 
 
-class _CompileListener(event.Listener):
-    """Calls ``started`` when a real compilation (not a load from disk) begins and ``ended`` when the last one ends."""
+def _content(code: CodeType) -> str:
+    """What a function does, wherever its file is and whatever stands around it."""
+    parts = []
+    for one in _codes(code):
+        constants = [constant for constant in one.co_consts if not isinstance(constant, CodeType)]
+        names = (one.co_names, one.co_varnames, one.co_freevars, one.co_cellvars, one.co_argcount)
+        parts.append((one.co_code.hex(), [*map(repr, constants)], names, getattr(one, "co_exceptiontable", b"").hex()))
+    return repr(parts)
 
+
+class _Listeners:
+    """Those who want to know when a real compilation (not a load from disk) begins, and when the last one ends."""
+
+    def __init__(self) -> None:
+        self.registered: list[_Listener] = []
+
+    def start(self) -> None:
+        for listener in [*self.registered]:
+            listener.start()
+
+    def end(self) -> None:
+        for listener in [*self.registered]:
+            listener.end()
+
+
+class _Listener:
     def __init__(self, started: Callable[[], None], ended: Callable[[], None]) -> None:
         self._started, self._ended, self._depth = started, ended, 0
 
-    def on_start(self, _event: Any) -> None:
+    def start(self) -> None:
         self._depth += 1
         if self._depth == 1:
             self._started()
 
-    def on_end(self, _event: Any) -> None:
+    def end(self) -> None:
         if self._depth == 0:  # another listener refused the start before this one heard of it
             return
         self._depth -= 1
@@ -135,12 +493,15 @@ class _CompileListener(event.Listener):
             self._ended()
 
 
+_listeners = _Listeners()
+
+
 @contextmanager
 def on_compile(started: Callable[[], None], ended: Callable[[], None]) -> Iterator[None]:
     """Report the compilation of kernels inside the block, for a spinner that says why the first run takes longer."""
-    listener = _CompileListener(started, ended)
-    event.register("numba:compile", listener)  # type: ignore[no-untyped-call]
+    listener = _Listener(started, ended)
+    _listeners.registered.append(listener)
     try:
         yield
     finally:
-        event.unregister("numba:compile", listener)  # type: ignore[no-untyped-call]
+        _listeners.registered.remove(listener)

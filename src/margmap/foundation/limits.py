@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margmap.foundation.interrupts import abandon, leave_if_allowed
-from margmap.foundation.jit import on_compile
+from margmap.foundation.jit import SLOWER, compile_from_now_on, interpreting_too_long, interprets, on_compile
 from margmap.foundation.memory import physical_memory, resident
 from margmap.foundation.progress import Teller
 
@@ -55,6 +55,15 @@ class Runner(Protocol):
 def to_the_end(work: Callable[[LongArray], T], edges: int, room: int = 0) -> T:
     """Run compiled work here and now; nothing stops it."""
     return work(np.array([0, np.iinfo(np.int64).max]))
+
+
+def quick(compiled_work: int) -> int:
+    """As much work as this is for compiled kernels, or so much less if they are interpreted."""
+    return compiled_work // SLOWER if interprets() else compiled_work
+
+
+class _Interpreted:
+    """Instead of a result: the work was interpreted, and is worth compiling."""
 
 
 class Stopped(Exception):
@@ -189,9 +198,18 @@ class Limits:
         called meanwhile, every so often.
         """
         self.allow(room)
-        if edges < QUICK_EDGES:
+        if edges < quick(QUICK_EDGES):
             return to_the_end(work, edges)
         self.check()
+        found = self._watched(work, wait)
+        if isinstance(found, _Interpreted):
+            # Stopped because it is too much to interpret. Its results are new arrays, so it can begin again.
+            found = self._watched(work, wait)
+        assert not isinstance(found, _Interpreted)
+        return found
+
+    def _watched(self, work: Callable[[LongArray], T], wait: bool) -> T | _Interpreted:
+        """Run work in a thread and watch it; where its end is waited for, it may be found too much to interpret."""
         stop = np.array([0, np.iinfo(np.int64).max])
         future: Future[T] = Future()
         thread = threading.Thread(target=_keep_result, args=(future, work, stop), daemon=True)
@@ -203,6 +221,9 @@ class Limits:
                 except FutureTimeout:
                     look()
                     self.check()
+                    if wait and interpreting_too_long(thread):
+                        compile_from_now_on()
+                        return _Interpreted()
         finally:
             stop[0] = 1
             if wait:

@@ -123,7 +123,7 @@ def _score(adjacent: Bits, log_card: FloatArray, v: int, rule: int, around: Long
     return cost
 
 
-@kernel
+@kernel(work=lambda _adjacent, log_card, *_: 10 * log_card.size**2)
 def _eliminate(
     adjacent: Bits, log_card: FloatArray, group: LongArray, rule: int, limit: float, seed: int
 ) -> tuple[bool, LongArray, int, float, float]:

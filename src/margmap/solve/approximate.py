@@ -21,6 +21,7 @@ from margmap.foundation.html import facts, section, table
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits, Runner, to_the_end
 from margmap.foundation.pairs import log_of, log_weight
+from margmap.foundation.sorting import descending
 from margmap.foundation.wording import did_you_mean
 from margmap.inference.queries import log_value
 from margmap.inference.soft import conditioned_circuit
@@ -234,7 +235,7 @@ def _argmax_product(f: Flat, state: IntArray) -> None:
                     seen_by[f.child[e]] = n
                     stack[height] = f.child[e]
                     height += 1
-        order = np.sort(below[:count])
+        order = below[descending(-below[:count])]
         best, most = f.start[n], -np.inf
         for e in range(f.start[n], f.start[n + 1]):
             extract_below(f, share, state, f.child[e], stack)

@@ -8,6 +8,7 @@ from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits
 from margmap.foundation.pairs import STEP, TINY, decoded, log_of, moved
+from margmap.foundation.sorting import descending
 from margmap.solve.output_bounds import Bounds
 from margmap.solve.query_circuit import LEAF, Flat
 from margmap.solve.rows import Rows
@@ -169,7 +170,7 @@ def neighbours(f: Flat, state: IntArray, most: int) -> FloatArray:
     for n in range(n_nodes):
         if f.kind[n] != LEAF or state[f.var[n]] == f.value[n]:
             slope[n] = 0.0
-    order = np.argsort(-slope)[:most]
+    order = descending(slope)[:most]
     result = np.zeros((order.size, 2))
     for i in range(order.size):
         result[i, 0] = order[i]

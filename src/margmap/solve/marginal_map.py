@@ -15,6 +15,8 @@ from margmap.circuit.model import as_model
 from margmap.circuit.observation import Observation
 from margmap.circuit.properties import require_tractable
 from margmap.errors import QueryError
+from margmap.foundation.background import start as compile_behind
+from margmap.foundation.jit import interpreted_calls, tier_since
 from margmap.foundation.limits import TOLERANCE, Limits, Status, Stopped
 from margmap.foundation.notebook import notebook_bar
 from margmap.foundation.progress import OnProgress, Teller
@@ -105,7 +107,10 @@ def _answer_or_nothing(question: Question, limits: Limits) -> Result:
     """The answer, or what is known where a limit was reached before there was a state."""
     status: Status
     try:
-        return moved(answer(question, limits), question)
+        interpreted = interpreted_calls()
+        result = moved(answer(question, limits), question)
+        compile_behind()
+        return replace(result, details={**result.details, "tier": tier_since(interpreted)})
     except Stopped as stopped:  # before there was a state
         status = stopped.status
     except MemoryError:  # one table too large for the machine

@@ -15,6 +15,7 @@ from margmap.circuit.arrays import Bits
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import UP, decoded, encoded, raised
+from margmap.foundation.sorting import descending
 from margmap.solve.output_bounds import View, view_of
 from margmap.solve.query_circuit import Flat, rebuild, trimmed
 from margmap.solve.supports import Flags, Supports, exclude
@@ -99,7 +100,7 @@ def _regroup(
                     items += 1
         groups = 1 if deterministic[n] else items
         if groups > 1 and items <= MOST_CHILDREN:
-            order = np.argsort(-item_weight[:items])
+            order = descending(item_weight[:items])
             groups = 0
             for i in order:
                 if stop[0] != 0:

@@ -93,7 +93,7 @@ def _decoded(numbers: LongArray, cardinality: IntArray) -> IntArray:
     return states
 
 
-@kernel
+@kernel(work=lambda f, _cardinality, first, last, _stop: (last - first) * f.child.size)
 def _enumerate(f: Flat, cardinality: IntArray, first: int, last: int, stop: LongArray) -> FloatArray:
     """The log values of a range of states, numbered with the last variable fastest.
 

@@ -74,7 +74,7 @@ def solve(reduced: Reduced, limits: Limits, *, order: Literal["balanced", "certa
     return Outcome([state], float(known[1]), status, {"search_nodes": int(known[2])})
 
 
-@kernel
+@kernel(work=lambda *_: np.inf)
 def _search(
     f: Flat,
     first: LongArray,
@@ -97,7 +97,7 @@ def _search(
     for v in range(variables):
         owner[first[v] : first[v + 1]] = v
     allowed = np.ones(literals, dtype=np.int32)
-    left = np.diff(first)
+    left = first[1:] - first[:-1]
     struck, height = np.zeros(literals, dtype=np.int32), 0
     value, exponent, flow = np.zeros(f.kind.size), np.zeros(f.kind.size), np.zeros(f.kind.size)
     bound = np.zeros(literals)

@@ -13,7 +13,7 @@ import numpy as np
 
 from margmap.circuit import PRODUCT, IntArray
 from margmap.errors import StructureError
-from margmap.foundation.limits import Limits, Status, Stopped
+from margmap.foundation.limits import Limits, Status, Stopped, quick
 from margmap.foundation.pairs import raised
 from margmap.solve.hill_climb import Incumbents
 from margmap.solve.lower_bound import lower_bound_state
@@ -112,7 +112,7 @@ def solve_planned(
             pairs, variables = PAIRS + PAIRS_OF_ONE * width, cardinality.size
             problem = (flat, bounds.share, bounds.least, plan, pending, variables)
             work = partial(sweep, *problem, log_floor, width, pairs, k)
-            ended, values, states, upper, wide = work(np.array([0, QUICK_WORK]))
+            ended, values, states, upper, wide = work(np.array([0, quick(QUICK_WORK)]))
             if not ended:
                 _, values, states, upper, wide = limits.run(work)
             rounds, widest = rounds + 1, max(widest, int(wide))

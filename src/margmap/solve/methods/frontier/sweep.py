@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from margmap.circuit import PRODUCT, SUM, FloatArray, LongArray
 from margmap.foundation.jit import kernel
+from margmap.foundation.matrices import row_products
 from margmap.foundation.pairs import EPS, LN2, log_of
+from margmap.foundation.sorting import descending, nth_largest
 from margmap.solve.methods.frontier.pending import Pending
 from margmap.solve.methods.frontier.scope_tree import Plan
 from margmap.solve.output_bounds import LOWEST_FLOOR
@@ -413,7 +415,7 @@ def _values(
     kept_toll = np.zeros(leaves)
     use, low, high = _nothing_used(columns)
     count, merge, most_toll = 0, False, -np.inf
-    for k in np.argsort(-score):
+    for k in descending(score):
         if score[k] <= floor:
             continue
         fits = True
@@ -553,7 +555,7 @@ def _join(
     pair_first, pair_second, score, lost = _score(
         first, second, column, weight, floor, pairs, pending, step, first_low, first_high, second_low, second_high, stop
     )
-    order = np.argsort(-score)
+    order = descending(score)
     cost = end - begin  # of one more vector: its products and sums, and then the comparison with those kept
     for i in range(begin, end):
         cost += f.start[plan.node[i] + 1] - f.start[plan.node[i]]
@@ -751,7 +753,7 @@ def _score(
                         bound += mixed[r, i] * second[q, i]
                     bounds[r, q] = bound
         else:
-            bounds = np.dot(mixed, second.T)
+            bounds = row_products(mixed, second)
         for r in range(filled):
             for q in range(n_second):
                 if bounds[r, q] <= cut:
@@ -762,7 +764,7 @@ def _score(
                 if count == room:
                     if count >= 2 * most:
                         # Keep the better half; from now on only pairs above it are of interest.
-                        cut = max(cut, np.partition(score[:count], count - most)[count - most])
+                        cut = max(cut, nth_largest(score[:count], most))
                         left_out = True
                         kept = 0
                         for i in range(count):

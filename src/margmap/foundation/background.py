@@ -1,0 +1,208 @@
+"""Compiling behind: a process of low priority puts the machine code that most questions need into numba's cache.
+
+One such process runs for a cache at a time, which a lock of the operating system sees to: it is gone with the process
+that held it, however that ended. A *mark* in the cache says that the work is done for these sources, this Python, this
+numba and this processor; processes look at it before they import numba. What the process compiles is not known here:
+it runs ``margmap.warmup``.
+
+Nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+import atexit
+import functools
+import hashlib
+import importlib.util
+import multiprocessing
+import os
+import platform
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+#: What the process runs.
+_CODE = "import margmap.warmup; margmap.warmup.behind()"
+
+#: Bytes of the disk that must be free before anything is compiled for it.
+_ROOM = 200 << 20
+
+# Seconds for which what was seen on the disk is believed.
+_BELIEVED = 0.5
+
+
+class _Seen:
+    """What was last seen on the disk, and when; the process that this one started."""
+
+    warm, warm_at = False, -1e9
+    under_way, under_way_at = False, -1e9
+    started: subprocess.Popen[bytes] | None = None
+    asked = False
+
+
+_seen = _Seen()
+
+
+def folder() -> Path | None:
+    """Where the mark and the lock are: numba's cache, if it can be written to; None if nothing can."""
+    given = os.environ.get("NUMBA_CACHE_DIR")
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "margmap"
+    for place in (Path(given), home) if given else (_PACKAGE / "__pycache__", home):
+        with suppress(OSError):
+            place.mkdir(parents=True, exist_ok=True)
+            if os.access(place, os.W_OK):
+                return place
+    return None
+
+
+@functools.cache
+def _key() -> str:
+    """What machine code depends on: the sources, Python, numba, the processor."""
+    parts = [sys.version, platform.machine(), _processor()]
+    for path, _, names in sorted(os.walk(_PACKAGE)):
+        for name in sorted(names):
+            if name.endswith(".py"):
+                status = os.stat(os.path.join(path, name))
+                parts.append(f"{path}/{name} {status.st_size} {status.st_mtime_ns}")
+    numba = importlib.util.find_spec("numba")
+    if numba is not None and numba.origin is not None:
+        parts.append(f"{numba.origin} {os.stat(numba.origin).st_mtime_ns}")
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def _processor() -> str:
+    """The model and the abilities of the processor, for which machine code is made."""
+    try:
+        with open("/proc/cpuinfo", "rb") as file:
+            lines = file.read(1 << 13).split(b"\n\n")[0].splitlines()
+    except OSError:
+        return platform.processor()
+    return str([line for line in lines if line.startswith((b"model name", b"flags", b"Features", b"CPU part"))])
+
+
+def is_warm() -> bool:
+    """Whether the machine code that most questions need is in the cache."""
+    now = time.monotonic()
+    if not _seen.warm and now > _seen.warm_at + _BELIEVED:
+        _seen.warm_at = now
+        place = folder()
+        with suppress(OSError):
+            _seen.warm = place is not None and (place / f"margmap-{_key()}.warm").exists()
+    return _seen.warm
+
+
+def mark_warm() -> None:
+    """Leave the mark; those of other sources go."""
+    place = folder()
+    if place is None:
+        return
+    with suppress(OSError):
+        mark = place / f"margmap-{_key()}.warm"
+        for old in place.glob("margmap-*.warm"):
+            if old != mark and old.stat().st_mtime < time.time() - 30 * 86400:
+                old.unlink()
+        mark.touch()
+
+
+def is_under_way() -> bool:
+    """Whether a process compiles behind now."""
+    now = time.monotonic()
+    if now > _seen.under_way_at + _BELIEVED:
+        _seen.under_way_at = now
+        with sole() as mine:
+            _seen.under_way = not mine
+    return _seen.under_way
+
+
+@contextmanager
+def sole() -> Iterator[bool]:
+    """Whether this process is the one that may compile for the cache, inside the block; nobody is waited for."""
+    place = folder()
+    if place is None or fcntl is None:
+        yield place is not None
+        return
+    try:
+        file = os.open(place / "margmap-warmup.lock", os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError:
+        yield False
+        return
+    try:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            yield False
+            return
+        yield True
+    finally:
+        os.close(file)
+
+
+@contextmanager
+def locked(path: str) -> Iterator[None]:
+    """Nobody else is inside a block with this path; where there are no locks, all are."""
+    if fcntl is None:
+        yield
+        return
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    try:
+        with suppress(OSError):  # a file system without locks
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(file)
+
+
+def _is_wanted() -> bool:
+    """Whether a process may be started from here: not from a worker, a test run or a continuous integration."""
+    if os.environ.get("MARGMAP_BACKGROUND") == "0" or os.environ.get("MARGMAP_TIER", "auto") != "auto":
+        return False
+    if os.environ.get("CI") or "PYTEST_CURRENT_TEST" in os.environ or "pytest" in sys.modules:
+        return False
+    if multiprocessing.parent_process() is not None or "distributed.worker" in sys.modules or not sys.executable:
+        return False
+    if getattr(sys, "frozen", False) or importlib.util.find_spec("numba") is None:
+        return False
+    place = folder()
+    return place is not None and shutil.disk_usage(place).free > _ROOM
+
+
+def start() -> None:
+    """Start the process that compiles behind, unless the work is done, is under way or is not wanted."""
+    if _seen.asked:
+        if _seen.started is not None:
+            _seen.started.poll()  # so that it is not left as a zombie when it has ended
+        return
+    _seen.asked = True
+    with suppress(OSError, ImportError, ValueError):
+        if not _is_wanted() or is_warm() or is_under_way():
+            return
+        environment = {**os.environ, "MARGMAP_TIER": "compile", "MARGMAP_BACKGROUND": "0", "NUMBA_NUM_THREADS": "1"}
+        apart = 0x00000008 | 0x00000040 | 0x00000200 if os.name == "nt" else 0  # detached, idle priority, own group
+        _seen.started = subprocess.Popen(
+            [sys.executable, "-c", _CODE],
+            cwd=_PACKAGE.parent,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            creationflags=apart,
+        )
+        atexit.register(_let_go)
+
+
+def _let_go() -> None:
+    """The process goes on when this one ends, and Python need not warn of that."""
+    if _seen.started is not None and _seen.started.returncode is None:
+        _seen.started.returncode = 0
