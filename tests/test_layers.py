@@ -24,6 +24,7 @@ ROOMS = (
     "learn",
     "plot",
     "demo",
+    "warmup",
     "bench",
     "explore",
     "cli",

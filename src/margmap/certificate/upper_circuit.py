@@ -512,7 +512,7 @@ def _found(made: Made, slots: IntArray, n: int) -> int:
     """
     kind, start, child, weight, var = made
     size = start[n + 1] - start[n]
-    h = np.uint64(kind[n] * 1000003 + var[n] + 1)
+    h = np.uint64(np.int64(kind[n]) * 1000003 + var[n] + 1)
     for e in range(start[n], start[n + 1]):
         h = (h ^ np.uint64(child[e])) * np.uint64(0x9FB21C651E98DF25)
         h ^= h >> np.uint64(29)

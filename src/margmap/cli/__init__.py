@@ -39,6 +39,7 @@ _COMMANDS = [
     "datasets",
     "demo",
     "explore",
+    "warmup",
 ]
 # What the extras bring, for --version.
 _OPTIONAL = ["matplotlib", "scikit-learn", "pandas", "pgmpy", "pytoulbar2", "distributed", "starlette"]

@@ -13,7 +13,7 @@ from typing import Any
 from margmap.foundation.wording import probability_text
 
 MOST_ROWS = 40
-COMPILING = "Compiling kernels (first run only) ..."
+COMPILING = "Compiling kernels (first run only): {} ..."
 
 
 def report(json: bool, facts: Mapping[str, Any], *lines: str) -> None:
@@ -98,7 +98,7 @@ def spinner(text: str) -> Iterator[Callable[..., None]]:
     from rich.text import Text
 
     with Console(stderr=True).status(Text(printable(text)), spinner="line") as status:
-        from margmap.foundation.jit import on_compile  # numba, the slow import: the spinner turns already
+        from margmap.foundation import jit  # imports numpy: the spinner turns already
 
         shown: tuple[str, ...] = (text,)
 
@@ -107,7 +107,10 @@ def spinner(text: str) -> Iterator[Callable[..., None]]:
             shown = lines
             status.update(Text("\n".join(map(printable, lines))))
 
-        with on_compile(lambda: status.update(Text(COMPILING)), lambda: show(*shown)):
+        def compiling() -> None:
+            status.update(Text(COMPILING.format(jit.compiled_so_far())))
+
+        with jit.telling_elsewhere(), jit.on_compile(compiling, lambda: show(*shown)):
             yield show
 
 

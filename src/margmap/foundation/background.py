@@ -149,15 +149,28 @@ def sole() -> Iterator[bool]:
 
 
 @contextmanager
-def locked(path: str) -> Iterator[None]:
-    """Nobody else is inside a block with this path; where there are no locks, all are."""
+def locked(path: str, seconds: float = 10.0) -> Iterator[None]:
+    """Nobody else is inside a block with this path, unless it was waited for so long; without locks, all are."""
     if fcntl is None:
         yield
         return
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
     try:
-        with suppress(OSError):  # a file system without locks
-            fcntl.flock(file, fcntl.LOCK_EX)
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError:  # nothing can be written there
+        yield
+        return
+    try:
+        deadline = time.monotonic() + seconds
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() < deadline:
+                    time.sleep(0.02)
+                    continue
+            except OSError:  # a file system without locks
+                pass
+            break
         yield
     finally:
         os.close(file)

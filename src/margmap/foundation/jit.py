@@ -16,13 +16,15 @@ from __future__ import annotations
 import functools
 import hashlib
 import importlib.util
+import math
 import os
 import re
+import sys
 import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar, cast, overload
@@ -44,8 +46,17 @@ MOMENT = 0.3
 #: Seconds of interpreting after which compiling pays, and the same while another process compiles already.
 PATIENCE, PATIENCE_BEHIND = 6.0, 30.0
 
+#: Seconds for which a kernel that another process compiles is waited for.
+LONGEST_WAIT = 20.0
+
+# After so many seconds of compiling one line says so, and every so many seconds another.
+_TELL_FROM, _TELL_EVERY = 1.0, 10.0
+
 # Seconds that interpreting takes for each entry of a kernel's arrays, roughly.
 _SECONDS_PER_ENTRY = 5e-7
+
+# What numpy does about errors of arithmetic while it interprets: nothing, as machine code.
+_ERRORS: Any = {"all": "ignore"}
 
 _TIERS = ("auto", "interpret", "compile")
 _NO_NUMBA = "numba is not installed, so margmap interprets what it would compile, some hundred times slower"
@@ -60,6 +71,10 @@ class _State:
     compiling = False
     #: Since when each thread that interprets has done so.
     since: dict[int, float] = {}  # noqa: RUF012
+    #: The tier of :func:`forced`.
+    forced: str | None = None
+    #: Every kernel of the modules imported so far.
+    kernels: list[Kernel] = []  # noqa: RUF012
     lock = threading.RLock()
 
 
@@ -111,6 +126,7 @@ class Kernel:
         self._work = work
         #: The dispatcher of numba, once calls go there.
         self._compiled: Any = None
+        _state.kernels.append(self)
 
     def __call__(self, *args: Any) -> Any:
         """Run in the tier that pays."""
@@ -143,8 +159,8 @@ class Kernel:
         for name in names:
             value = known[name]
             places[name] = value.interpreted if isinstance(value, Kernel) else value
-            if value is np:
-                places[name] = _numpy()
+            if value is np or value is math:
+                places[name] = _numpy() if value is np else _math()
         return plain
 
     @cached_property
@@ -188,7 +204,7 @@ class Kernel:
         begun, thread = time.perf_counter(), threading.get_ident()
         outermost = _state.since.setdefault(thread, begun) == begun
         try:
-            with np.errstate(all="ignore"):  # as in machine code: what is too large is infinite, hashes wrap around
+            with np.errstate(**_ERRORS):  # as in machine code: what is too large is infinite, hashes wrap around
                 return _plain(self.interpreted(*args))
         finally:
             if outermost:
@@ -203,7 +219,7 @@ class _NotYet(Exception):
 
 def chosen_tier() -> str:
     """The environment's ``MARGMAP_TIER``: ``auto`` (the default), ``interpret`` or ``compile``."""
-    tier = os.environ.get("MARGMAP_TIER", "auto")
+    tier = _state.forced or os.environ.get("MARGMAP_TIER", "auto")
     if tier not in _TIERS:
         raise MargmapError(f"MARGMAP_TIER={tier}: set it to {', '.join(_TIERS[:-1])} or {_TIERS[-1]}")
     if os.environ.get("NUMBA_DISABLE_JIT", "0") not in ("0", ""):
@@ -211,6 +227,21 @@ def chosen_tier() -> str:
     if tier == "compile" and not available():
         raise MissingExtraError("MARGMAP_TIER=compile needs numba: pip install numba, or leave MARGMAP_TIER unset")
     return tier
+
+
+@contextmanager
+def forced(tier: str) -> Iterator[None]:
+    """Inside, kernels are in this tier, whatever ``MARGMAP_TIER`` says and whatever has been compiled."""
+    before = [kernel._compiled for kernel in _state.kernels], _state.forced
+    for kernel in _state.kernels:
+        kernel._compiled = None
+    _state.forced = tier
+    try:
+        yield
+    finally:
+        _state.forced = before[1]
+        for kernel, compiled in zip(_state.kernels, before[0], strict=False):
+            kernel._compiled = compiled
 
 
 @functools.cache
@@ -280,6 +311,34 @@ def _numpy() -> ModuleType:
     return module
 
 
+@functools.cache
+def _math() -> ModuleType:
+    """The module math as it is in machine code: it raises nothing, and takes whole numbers of numpy."""
+
+    def logarithm(function: Callable[[float], float]) -> Callable[[float], float]:
+        def log(x: float) -> float:
+            return function(x) if x > 0 else -math.inf if x == 0 else math.nan
+
+        return log
+
+    def exp(x: float) -> float:
+        try:
+            return math.exp(x)
+        except OverflowError:
+            return math.inf
+
+    def ldexp(x: float, shift: int) -> float:
+        try:
+            return math.ldexp(x, int(shift))
+        except OverflowError:
+            return math.copysign(math.inf, x)
+
+    module = ModuleType("math")
+    logarithms = {function.__name__: logarithm(function) for function in (math.log, math.log2, math.log10)}
+    vars(module).update(vars(math), exp=exp, ldexp=ldexp, **logarithms)
+    return module
+
+
 def _say_that_there_is_no_numba() -> None:
     warnings.warn(f"{_NO_NUMBA}: pip install numba", RuntimeWarning, stacklevel=4)
 
@@ -327,6 +386,7 @@ def _dispatcher(kernel: Kernel) -> Any:
         # What numba's compiled part calls Python for.
         compiled._compile_for_args = _uninterrupted(_if_it_pays(kernel, compiled, compiled._compile_for_args))
         compiled.typeof_pyval = _uninterrupted(compiled.typeof_pyval)
+        compiled.compile = _once(compiled, compiled.compile)
         cache, index = compiled._cache, compiled._cache._cache_file
         index._source_stamp = kernel.stamp
         # The stamp is of what the kernel is, so it need not be compiled again because it stands on another line.
@@ -346,20 +406,35 @@ def _if_it_pays(kernel: Kernel, dispatcher: Any, compile_for_args: Callable[...,
 
     @functools.wraps(compile_for_args)
     def compiled_if_it_pays(*args: Any, **kwargs: Any) -> Any:
-        if not kernel._waits(args) and not _is_kept(dispatcher, args):
+        types = tuple(dispatcher.typeof_pyval(arg) for arg in args)
+        if not kernel._waits(args) and not _is_kept(dispatcher, types):
             raise _NotYet
         return compile_for_args(*args, **kwargs)
 
     return compiled_if_it_pays
 
 
-def _is_kept(dispatcher: Any, args: tuple[Any, ...]) -> bool:
+def _is_kept(dispatcher: Any, types: tuple[Any, ...]) -> bool:
     """Whether the cache has machine code for arguments of these types."""
     try:
-        cache, types = dispatcher._cache, tuple(dispatcher.typeof_pyval(arg) for arg in args)
+        cache = dispatcher._cache
         return cache._index_key(types, dispatcher.targetctx.codegen()) in cache._cache_file._load_index()
     except AttributeError:  # another numba: whether it has, numba will see
         return True
+
+
+def _once(dispatcher: Any, compile: Callable[..., Any]) -> Callable[..., Any]:
+    """Let one process of a machine compile a kernel while the others wait, for a while, and then load the code."""
+
+    @functools.wraps(compile)
+    def compiled_once(types: Any) -> Any:
+        if tuple(types) in dispatcher.overloads or _is_kept(dispatcher, tuple(types)):
+            return compile(types)
+        # First the lock within this process: another thread must not wait for a file while it has the compiler's lock.
+        with _state.lock, background.locked(f"{dispatcher._cache._cache_file._index_path}.lock", LONGEST_WAIT):
+            return compile(types)
+
+    return compiled_once
 
 
 def _save(index: Any, key: Any, data: Any) -> None:
@@ -466,12 +541,15 @@ class _Listeners:
 
     def __init__(self) -> None:
         self.registered: list[_Listener] = []
+        #: How many kernels this process has compiled.
+        self.compiled = 0
 
     def start(self) -> None:
         for listener in [*self.registered]:
             listener.start()
 
     def end(self) -> None:
+        self.compiled += 1
         for listener in [*self.registered]:
             listener.end()
 
@@ -505,3 +583,49 @@ def on_compile(started: Callable[[], None], ended: Callable[[], None]) -> Iterat
         yield
     finally:
         _listeners.registered.remove(listener)
+
+
+def compiled_kernels() -> int:
+    """How many kernels this process has compiled, one for each set of types."""
+    return _listeners.compiled
+
+
+def compiled_so_far() -> str:
+    """How many kernels have been compiled, for those who wait; no more will be than there are in what is imported."""
+    return f"{_listeners.compiled} done, {len(_state.kernels)} at most"
+
+
+class _Teller:
+    """Says on stderr that compiling is being waited for, and how far it is, where nobody else does."""
+
+    #: How many spinners, which say so themselves, turn now.
+    spinners = 0
+
+    def __init__(self) -> None:
+        self._since, self._told = 0.0, -_TELL_EVERY
+
+    def started(self) -> None:
+        """A compilation begins."""
+        now = time.monotonic()
+        self._since = self._since or now
+        waited = now - self._since
+        if self.spinners or waited < _TELL_FROM or waited < self._told + _TELL_EVERY or chosen_tier() != "auto":
+            return
+        self._told = waited
+        with suppress(OSError, ValueError):
+            said = f"margmap: compiling kernels, which happens once on a machine: {compiled_so_far()}"
+            print(said, file=sys.stderr, flush=True)
+
+
+_teller = _Teller()
+_listeners.registered.append(_Listener(_teller.started, lambda: None))
+
+
+@contextmanager
+def telling_elsewhere() -> Iterator[None]:
+    """Inside, somebody else says that kernels are being compiled."""
+    _teller.spinners += 1
+    try:
+        yield
+    finally:
+        _teller.spinners -= 1

@@ -6,12 +6,12 @@ its name and those of its bases, so that a user's own subclass is recognised.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaln
 
 from margmap.circuit import Circuit, FloatArray, LongArray, Name, Variable
 from margmap.circuit.layers import Layers
@@ -66,7 +66,8 @@ def log_softmax(logits: FloatArray) -> FloatArray:
 def log_binomial(trials: int, yes: FloatArray, no: FloatArray) -> FloatArray:
     """The log probabilities of 0 to ``trials`` successes, of which one has log probability ``yes``, else ``no``."""
     count = np.arange(trials + 1)
-    ways = gammaln(trials + 1) - gammaln(count + 1) - gammaln(trials - count + 1)
+    factorial = np.array([math.lgamma(n + 1) for n in range(trials + 1)])
+    ways = factorial[trials] - factorial - factorial[::-1]
     with np.errstate(invalid="ignore"):  # 0 times -inf: no failure, where failure is impossible
         ups, downs = count * yes[..., None], (trials - count) * no[..., None]
     return np.asarray(ways + np.where(count == 0, 0.0, ups) + np.where(count == trials, 0.0, downs))

@@ -585,7 +585,7 @@ def _row_hash(rows: FloatArray, key: IntArray, i: int) -> np.uint64:
     h: np.uint64 = np.uint64(0x9E3779B97F4A7C15)
     for x in range(rows.shape[1]):
         if rows[i, x] > -np.inf:
-            h = _mixed(h ^ np.uint64(_quantum(rows[i, x])))
+            h = _mixed(h ^ np.uint64(np.int64(_quantum(rows[i, x]))))
             h += np.uint64(key[i, x]) * np.uint64(0xD6E8FEB86659FD93)
         else:
             h = _mixed(h + np.uint64(1))

@@ -40,6 +40,7 @@ from numpy.typing import NDArray
 
 from margmap.circuit import FloatArray, LongArray
 from margmap.foundation.jit import kernel
+from margmap.foundation.minimise import minimise
 from margmap.foundation.pairs import EPS
 from margmap.network.log_model import LogModel, joined, largest_finite
 from margmap.network.scoring import GO_ON
@@ -254,8 +255,6 @@ class MiniBuckets:
 
     def tighten(self, rounds: int, temperature: float, stop: LongArray) -> float:
         """Move costs and weights by so many steps of L-BFGS, query variables at a temperature; the smooth bound."""
-        from scipy.optimize import minimize
-
         if self.exact:
             return np.inf
         base = cluster_tables(self.model, self.parts)
@@ -293,7 +292,7 @@ class MiniBuckets:
         begin = np.concatenate([finite, np.log(np.where(self.hidden, np.maximum(self.weights, 1e-4), 1.0))])
         self._lowest = (np.inf, begin)
         with suppress(_StoppedTightening):
-            minimize(objective, begin, jac=True, method="L-BFGS-B", options={"maxiter": rounds, "maxcor": 6})
+            minimise(objective, begin, rounds)
         moved, weights = unpacked(self._lowest[1])
         self.moved = moved + fixed
         self.weights = np.where(self.hidden, weights, 0.0)
