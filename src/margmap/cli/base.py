@@ -6,10 +6,12 @@ import functools
 import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from types import UnionType
 from typing import Any, NoReturn, ParamSpec, get_args, get_type_hints
 
 import typer
-from typer.core import TyperCommand
+from typer.core import TyperCommand, TyperGroup
 
 from margmap.cli.output import complain
 from margmap.errors import MargmapError
@@ -37,6 +39,8 @@ def _class_for(function: Callable[..., None]) -> type[TyperCommand]:
         def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
             given = self.make_parser(ctx).parse_args(args=list(args))[0]
             param: Any
+            for param in self.get_params(ctx):
+                _spare_pydantic(param, types.get(param.name, {bool}), given.get(param.name))
             for param in self.params:
                 text = given.get(param.name)
                 if param.name in numbers and isinstance(text, str) and not is_plain(text):
@@ -44,6 +48,41 @@ def _class_for(function: Callable[..., None]) -> type[TyperCommand]:
             return super().parse_args(ctx, args)
 
     return Command
+
+
+class Commands(TyperGroup):
+    """The application: its own options, ``--help`` and ``--version``, are flags."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Read the options before the command."""
+        for param in self.get_params(ctx):
+            _spare_pydantic(param, {bool}, None)
+        return super().parse_args(ctx, args)
+
+
+class _AsWritten:
+    """In place of what typer makes with pydantic, whose import takes a tenth of a second: texts and paths as given."""
+
+    def __init__(self, read: Callable[[Any], Any]) -> None:
+        self._read = read
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The value of a parameter; what was not given is None, or empty where several can be."""
+        several = param.multiple or param.nargs == -1
+        if value is None:
+            return () if several else None
+        return [self._read(one) for one in value] if several else self._read(value)
+
+
+def _spare_pydantic(param: Any, kinds: set[Any], text: Any) -> None:
+    """Let typer take a text or a path as it is, and a number that was not given as nothing."""
+    if getattr(param, "_runtime_param", True) is not None:
+        return
+    written = {kind for kind in kinds if not isinstance(kind, UnionType)} - {type(None)}
+    if written == {Path}:
+        param._runtime_param = _AsWritten(Path)
+    elif written <= {str, list[str], bool} or (text is None and param.default is None):
+        param._runtime_param = _AsWritten(lambda value: value)
 
 
 def _guarded(function: Callable[P, None]) -> Callable[P, None]:

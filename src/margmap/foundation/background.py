@@ -13,17 +13,13 @@ from __future__ import annotations
 import atexit
 import functools
 import hashlib
-import importlib.util
-import multiprocessing
 import os
-import platform
-import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 try:
     import fcntl
@@ -47,7 +43,7 @@ class _Seen:
 
     warm, warm_at = False, -1e9
     under_way, under_way_at = False, -1e9
-    started: subprocess.Popen[bytes] | None = None
+    started: Any = None
     asked = False
 
 
@@ -69,7 +65,9 @@ def folder() -> Path | None:
 @functools.cache
 def _key() -> str:
     """What machine code depends on: the sources, Python, numba, the processor."""
-    parts = [sys.version, platform.machine(), _processor()]
+    import importlib.util
+
+    parts = [sys.version, os.uname().machine if hasattr(os, "uname") else os.name, _processor()]
     for path, _, names in sorted(os.walk(_PACKAGE)):
         for name in sorted(names):
             if name.endswith(".py"):
@@ -87,7 +85,7 @@ def _processor() -> str:
         with open("/proc/cpuinfo", "rb") as file:
             lines = file.read(1 << 13).split(b"\n\n")[0].splitlines()
     except OSError:
-        return platform.processor()
+        return os.environ.get("PROCESSOR_IDENTIFIER", "")
     return str([line for line in lines if line.startswith((b"model name", b"flags", b"Features", b"CPU part"))])
 
 
@@ -178,6 +176,10 @@ def locked(path: str, seconds: float = 10.0) -> Iterator[None]:
 
 def _is_wanted() -> bool:
     """Whether a process may be started from here: not from a worker, a test run or a continuous integration."""
+    import importlib.util
+    import multiprocessing
+    import shutil
+
     if os.environ.get("MARGMAP_BACKGROUND") == "0" or os.environ.get("MARGMAP_TIER", "auto") != "auto":
         return False
     if os.environ.get("CI") or "PYTEST_CURRENT_TEST" in os.environ or "pytest" in sys.modules:
@@ -200,6 +202,8 @@ def start() -> None:
     with suppress(OSError, ImportError, ValueError):
         if not _is_wanted() or is_warm() or is_under_way():
             return
+        import subprocess
+
         environment = {**os.environ, "MARGMAP_TIER": "compile", "MARGMAP_BACKGROUND": "0", "NUMBA_NUM_THREADS": "1"}
         apart = 0x00000008 | 0x00000040 | 0x00000200 if os.name == "nt" else 0  # detached, idle priority, own group
         _seen.started = subprocess.Popen(

@@ -159,8 +159,10 @@ class Kernel:
         for name in names:
             value = known[name]
             places[name] = value.interpreted if isinstance(value, Kernel) else value
-            if value is np or value is math:
-                places[name] = _numpy() if value is np else _math()
+            if value is math:
+                places[name] = _math()
+            elif value is np and any("random" in code.co_names for code in _codes(function.__code__)):
+                places[name] = _numpy()
         return plain
 
     @cached_property

@@ -55,7 +55,8 @@ def minimise(
 
 def _times_inverse_hessian(gradient: FloatArray, steps: deque[tuple[FloatArray, FloatArray]]) -> FloatArray:
     """The gradient times the inverse of the Hessian that the last steps suggest (the two-loop recursion)."""
-    result, shares = gradient.copy(), []
+    result: FloatArray = gradient.copy()
+    shares = []
     for step, turn in reversed(steps):
         share = float(step @ result) / float(step @ turn)
         result -= share * turn
