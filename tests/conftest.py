@@ -6,6 +6,10 @@ from pathlib import Path
 import pytest
 from hypothesis import HealthCheck, settings
 
+# Tests run compiled kernels, but for those that choose otherwise; and no process compiles behind them.
+os.environ.setdefault("MARGMAP_TIER", "compile")
+os.environ["MARGMAP_BACKGROUND"] = "0"
+
 settings.register_profile(
     "margmap", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))
 )

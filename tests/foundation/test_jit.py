@@ -86,8 +86,8 @@ def test_a_numba_with_other_internals_falls_back_to_its_own_stamp(monkeypatch):
         """Has none of the private names."""
 
     made = Dispatcher()
-    monkeypatch.setattr(jit.numba, "njit", lambda **_: lambda _: made)
-    assert jit.kernel(lambda x: x) is made
+    monkeypatch.setattr(jit._numba(), "njit", lambda **_: lambda _: made)
+    assert jit.kernel(lambda x: x).dispatcher is made
 
 
 @pytest.mark.parametrize("content", [b"", b"\x80", None], ids=["empty", "torn", "of modules that are gone"])

@@ -341,6 +341,7 @@ def _math() -> ModuleType:
     return module
 
 
+@functools.cache  # once
 def _say_that_there_is_no_numba() -> None:
     warnings.warn(f"{_NO_NUMBA}: pip install numba", RuntimeWarning, stacklevel=4)
 

@@ -1,0 +1,197 @@
+"""The cache of machine code under bad conditions, and the process that fills it behind the first answer."""
+
+import os
+import stat
+import subprocess
+import sys
+import time
+
+import pytest
+
+from margmap.foundation import background, jit
+
+MODULE = """
+import numpy as np
+from margmap.foundation.jit import kernel
+
+@kernel
+def inner(x):
+    return x * 2
+
+@kernel
+def first(x):
+    return inner(x) + 1
+
+@kernel
+def second(x):
+    return first(x) + inner(x)
+"""
+
+MAIN = """
+import sys
+import kernels
+found = [k(x) for k in (kernels.inner, kernels.first, kernels.second) for x in (3, 2.5)]
+assert found == [6, 5.0, 7, 6.0, 13, 11.0], found
+print(sum(sum(k.stats.cache_hits.values()) for k in (kernels.inner, kernels.first, kernels.second)))
+"""
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a process that compiles three kernels for two types each, into an own cache."""
+    (tmp_path / "kernels.py").write_text(MODULE)
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    environment = {**os.environ, "MARGMAP_TIER": "compile", "NUMBA_CACHE_DIR": str(cache)}
+    environment["PYTHONPATH"] = os.pathsep.join([str(tmp_path), *sys.path])
+
+    def begin(before=""):
+        return subprocess.Popen(
+            [sys.executable, "-c", before + MAIN],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    begin.cache = cache
+    return begin
+
+
+def hits(process):
+    """How often a process found machine code in the cache."""
+    out, err = process.communicate()
+    assert process.returncode == 0, err
+    return int(out)
+
+
+def test_two_processes_at_once_leave_one_good_cache(start):
+    both = [start(), start()]
+    assert sum(map(hits, both)) <= 6
+    assert hits(start()) == 6
+
+
+def test_a_kill_in_the_middle_leaves_a_cache_that_works(start):
+    process = start()
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and not list(start.cache.rglob("*.nbi")):
+        time.sleep(0.01)
+    process.kill()
+    process.communicate()
+    assert hits(start()) < 6
+    assert hits(start()) == 6
+
+
+def test_a_disk_that_takes_nothing_more(start):
+    """No file may grow beyond some bytes, as on a full disk: nothing is kept, all is right."""
+    full = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    assert hits(start(full + "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n")) == 0
+    assert hits(start()) == 0
+    assert hits(start()) == 6
+
+
+@pytest.mark.skipif(os.name == "nt" or os.geteuid() == 0, reason="nothing is read-only for the superuser")
+def test_a_cache_that_is_read_only(start):
+    start.cache.chmod(stat.S_IRUSR | stat.S_IXUSR)
+    assert hits(start()) == 0
+
+
+def test_a_cache_folder_that_cannot_be_made(start):
+    start.cache.rmdir()
+    start.cache.write_text("a file where the folder should be")
+    assert hits(start()) == 0
+
+
+@pytest.mark.parametrize("content", [b"", b"\x80\x04", None], ids=["empty", "torn", "swapped"])
+def test_machine_code_that_is_not_what_it_should_be(start, content):
+    assert hits(start()) == 0
+    files = sorted(start.cache.rglob("*.nbc"))
+    assert len(files) == 6
+    for file in files:
+        if content is None:
+            file.unlink()
+        else:
+            file.write_bytes(content)
+    assert hits(start()) == 0
+    assert hits(start()) == 6
+
+
+@pytest.fixture
+def alone(tmp_path, monkeypatch):
+    """This process as one that may start another, with a cache of its own."""
+    monkeypatch.setenv("NUMBA_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("MARGMAP_TIER", "auto")
+    monkeypatch.setattr(background, "_seen", background._Seen())
+    monkeypatch.setattr(background, "_is_wanted", lambda: True)
+    monkeypatch.setattr(background, "_CODE", f"open({str(tmp_path / 'ran')!r}, 'a').write('x')")
+    return tmp_path
+
+
+def wait_for(path, text):
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline and not (path.exists() and path.read_text() == text):
+        time.sleep(0.02)
+    assert path.read_text() == text
+
+
+def test_the_process_behind_is_started_once(alone):
+    background.start()
+    background.start()
+    wait_for(alone / "ran", "x")
+    background._seen.started.wait()
+    background.start()
+    assert (alone / "ran").read_text() == "x"
+
+
+def test_the_process_behind_is_not_started_when_the_work_is_done_or_under_way(alone, monkeypatch):
+    with background.sole() as mine:
+        assert mine
+        assert background.is_under_way()
+        background.start()
+    assert background._seen.started is None
+    monkeypatch.setattr(background, "_seen", background._Seen())
+    assert not background.is_under_way()
+    assert not background.is_warm()
+    background.mark_warm()
+    monkeypatch.setattr(background, "_seen", background._Seen())
+    assert background.is_warm()
+    background.start()
+    assert background._seen.started is None
+
+
+def test_no_process_is_started_from_a_test_a_worker_or_on_request(monkeypatch):
+    monkeypatch.delenv("MARGMAP_BACKGROUND", raising=False)
+    monkeypatch.delenv("CI", raising=False)
+    monkeypatch.setenv("MARGMAP_TIER", "auto")
+    assert not background._is_wanted(), "pytest runs"
+    monkeypatch.delitem(sys.modules, "pytest")
+    monkeypatch.delitem(sys.modules, "distributed.worker", raising=False)
+    monkeypatch.delenv("PYTEST_CURRENT_TEST")
+    assert background._is_wanted() == jit.available()
+    for name, value in (("MARGMAP_BACKGROUND", "0"), ("CI", "true"), ("MARGMAP_TIER", "interpret")):
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            assert not background._is_wanted()
+    monkeypatch.setattr("multiprocessing.parent_process", lambda: object())
+    assert not background._is_wanted(), "a worker"
+
+
+def test_only_one_holds_the_lock_and_it_goes_with_its_process(alone):
+    code = "import time; from margmap.foundation import background\n"
+    code += "with background.sole() as mine: print(mine, flush=True); time.sleep(60)"
+    process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True)
+    assert process.stdout.readline().strip() == "True"
+    with background.sole() as mine:
+        assert not mine
+    process.kill()
+    process.communicate()
+    with background.sole() as mine:
+        assert mine
+
+
+def test_waiting_for_a_lock_ends(tmp_path):
+    path = str(tmp_path / "lock")
+    with background.locked(path):
+        begun = time.monotonic()
+        with background.locked(path, 0.2):
+            assert time.monotonic() - begun >= 0.2
