@@ -49,7 +49,7 @@ def test_row_products(tier):
 def test_the_minimum_of_a_convex_function(seed):
     rng = np.random.default_rng(seed)
     n = int(rng.integers(1, 40))
-    factor, at = rng.normal(size=(n, n)) + 3 * np.eye(n), rng.normal(size=n)
+    factor, at = rng.normal(size=(n, n)) + 12 * np.eye(n), rng.normal(size=n)
 
     def objective(x):
         z = factor @ (x - at)
