@@ -43,7 +43,8 @@ SLOWER = 300
 #: Seconds of interpreting that are less than importing numba and loading machine code takes.
 MOMENT = 0.3
 
-#: Seconds of interpreting after which compiling pays, and the same while another process compiles already.
+#: Seconds of interpreting after which compiling pays, and the same while another process compiles already. Like all
+#: times of interpreting they are those of the processor: a busy machine is no reason to compile.
 PATIENCE, PATIENCE_BEHIND = 6.0, 30.0
 
 #: Seconds for which a kernel that another process compiles is waited for.
@@ -65,11 +66,11 @@ _NO_NUMBA = "numba is not installed, so margmap interprets what it would compile
 class _State:
     """What this process has done so far."""
 
-    #: Seconds spent interpreting, and how many calls that were.
+    #: Seconds of the processor spent interpreting, and how many calls that were.
     interpreted, calls = 0.0, 0
     #: Whether compiling is to be waited for from now on.
     compiling = False
-    #: Since when each thread that interprets has done so.
+    #: Since when, in seconds of the processor, each thread that interprets has done so.
     since: dict[int, float] = {}  # noqa: RUF012
     #: The tier of :func:`forced`.
     forced: str | None = None
@@ -203,7 +204,7 @@ class Kernel:
         return _state.interpreted + self._seconds(args) > _patience()
 
     def _interpret(self, args: tuple[Any, ...]) -> Any:
-        begun, thread = time.perf_counter(), threading.get_ident()
+        begun, thread = time.process_time(), threading.get_ident()
         outermost = _state.since.setdefault(thread, begun) == begun
         try:
             with np.errstate(**_ERRORS):  # as in machine code: what is too large is infinite, hashes wrap around
@@ -211,7 +212,7 @@ class Kernel:
         finally:
             if outermost:
                 del _state.since[thread]
-                _state.interpreted += time.perf_counter() - begun
+                _state.interpreted += time.process_time() - begun
                 _state.calls += 1
 
 
@@ -278,7 +279,7 @@ def interpreting_too_long(thread: threading.Thread) -> bool:
     since = _state.since.get(thread.ident or 0)
     if since is None or chosen_tier() != "auto" or not available():
         return False
-    return _state.interpreted + time.perf_counter() - since > PATIENCE
+    return _state.interpreted + time.process_time() - since > PATIENCE
 
 
 def compile_from_now_on() -> None:
