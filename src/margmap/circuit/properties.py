@@ -12,6 +12,7 @@ from margmap.circuit.leaves import GAUSSIAN, PRODUCT, SUM, leaf_tables, node_nam
 from margmap.circuit.model import as_circuit
 from margmap.circuit.scopes import members, nested
 from margmap.errors import StructureError
+from margmap.foundation.bits import overlap, unite
 from margmap.foundation.jit import kernel
 
 # A sum is called normalised when its weights add up to 1 within this; files with six decimals pass.
@@ -144,20 +145,19 @@ def _unnormalisednode_name(circuit: Circuit) -> int:
 @kernel
 def _first_violations(kind: KindArray, start: LongArray, child: IntArray, ids: IntArray, bits: Bits) -> tuple[int, int]:
     rough, shared = -1, -1
-    words = bits.shape[1]
+    seen = np.zeros(bits.shape[1], dtype=np.uint64)
     for i in range(kind.size):
         if kind[i] == SUM and rough < 0:
             for e in range(start[i], start[i + 1]):
                 if ids[child[e]] != ids[i]:
                     rough = i
         elif kind[i] == PRODUCT and shared < 0:
-            for w in range(words):
-                seen = np.uint64(0)
-                for e in range(start[i], start[i + 1]):
-                    scope = bits[ids[child[e]], w]
-                    if seen & scope:
-                        shared = i
-                    seen |= scope
+            seen[:] = 0
+            for e in range(start[i], start[i + 1]):
+                if overlap(seen, bits[ids[child[e]]]):
+                    shared = i
+                    break
+                unite(seen, bits[ids[child[e]]])
     return rough, shared
 
 

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from margmap.circuit.arrays import Bits, IntArray, KindArray, LongArray
 from margmap.circuit.circuit import Circuit
 from margmap.circuit.leaves import PRODUCT
+from margmap.foundation.bits import same_bits, slot_of, unite
 from margmap.foundation.jit import kernel
 
 _ONES = np.array([bin(byte).count("1") for byte in range(256)], dtype=np.uint8)
@@ -69,16 +70,6 @@ def scope_sizes(bits: Bits) -> LongArray:
 
 
 @kernel
-def _slot(words: Bits, size: int) -> int:
-    """The place of a bitset in a hash table of ``size`` (a power of two) slots."""
-    h = np.uint64(0x9E3779B97F4A7C15)
-    for word in words:
-        h = (h ^ word) * np.uint64(0xBF58476D1CE4E5B9)
-        h ^= h >> np.uint64(29)
-    return int(np.int64(h & np.uint64(size - 1)))
-
-
-@kernel
 def intern_scopes(
     kind: KindArray, start: LongArray, child: IntArray, var: IntArray, words: int
 ) -> tuple[IntArray, Bits]:
@@ -105,20 +96,11 @@ def intern_scopes(
         if kind[i] < PRODUCT:
             scratch[var[i] >> 6] |= np.uint64(1) << np.uint64(var[i] & 63)
         for e in range(start[i], start[i + 1]):
-            row = ids[child[e]]
-            for w in range(words):
-                scratch[w] |= bits[row, w]
-        slot = _slot(scratch, size)
+            unite(scratch, bits[ids[child[e]]])
+        slot = slot_of(scratch, size)
         while True:
             row = slots[slot]
-            if row < 0:
-                break
-            equal = True
-            for w in range(words):
-                if bits[row, w] != scratch[w]:
-                    equal = False
-                    break
-            if equal:
+            if row < 0 or same_bits(bits[row], scratch):
                 break
             slot = (slot + 1) & (size - 1)
         if row < 0:
@@ -134,7 +116,7 @@ def intern_scopes(
                 size *= 2
                 slots = np.full(size, -1, dtype=np.int32)
                 for r in range(count):
-                    slot = _slot(bits[r], size)
+                    slot = slot_of(bits[r], size)
                     while slots[slot] >= 0:
                         slot = (slot + 1) & (size - 1)
                     slots[slot] = r
