@@ -1,10 +1,10 @@
 """Limits hold while kernels are interpreted, and work that is too much to interpret is compiled."""
 
 import pytest
-from problems import hard
 
 import margmap as mm
 from margmap.foundation import jit
+from problems import hard
 
 
 def test_an_interpreted_query_stops_at_its_time_limit():

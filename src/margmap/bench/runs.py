@@ -320,11 +320,19 @@ def _ending(code: int) -> str:
         return f"the process was ended by signal {-code}"
 
 
+def _version_of(package: str) -> str | None:
+    """The installed version, without importing it; None if there is none."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 @cache
 def _about() -> dict[str, Any]:
     """The version and the machine."""
-    import numba
-
     import margmap
 
     processor = platform.processor()
@@ -338,6 +346,6 @@ def _about() -> dict[str, Any]:
         "memory": int(memory) if math.isfinite(memory) else None,
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "numba": numba.__version__,
+        "numba": _version_of("numba"),
     }
     return {"margmap": margmap.__version__, "host": host}

@@ -92,6 +92,7 @@ def _guarded(function: Callable[P, None]) -> Callable[P, None]:
             with catching():
                 function(*args, **kwargs)
                 sys.stdout.flush()
+                _compile_behind()
         except (typer.Exit, typer.BadParameter):
             raise
         except KeyboardInterrupt as error:
@@ -113,6 +114,13 @@ def _guarded(function: Callable[P, None]) -> Callable[P, None]:
             raise typer.Exit(UNEXPECTED) from error
 
     return guarded
+
+
+def _compile_behind() -> None:
+    """After an answer that was interpreted, let another process compile; see there."""
+    jit = sys.modules.get("margmap.foundation.jit")
+    if jit is not None and jit.interpreted_calls():
+        jit.background.start()
 
 
 def interrupted(cause: BaseException | None = None) -> NoReturn:

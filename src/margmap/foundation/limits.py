@@ -201,14 +201,14 @@ class Limits:
         if edges < quick(QUICK_EDGES):
             return to_the_end(work, edges)
         self.check()
-        found = self._watched(work, wait)
+        found = self._watched(work, wait, look)
         if isinstance(found, _Interpreted):
             # Stopped because it is too much to interpret. Its results are new arrays, so it can begin again.
-            found = self._watched(work, wait)
+            found = self._watched(work, wait, look)
         assert not isinstance(found, _Interpreted)
         return found
 
-    def _watched(self, work: Callable[[LongArray], T], wait: bool) -> T | _Interpreted:
+    def _watched(self, work: Callable[[LongArray], T], wait: bool, look: Callable[[], None]) -> T | _Interpreted:
         """Run work in a thread and watch it; where its end is waited for, it may be found too much to interpret."""
         stop = np.array([0, np.iinfo(np.int64).max])
         future: Future[T] = Future()

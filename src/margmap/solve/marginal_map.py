@@ -109,8 +109,10 @@ def _answer_or_nothing(question: Question, limits: Limits) -> Result:
     try:
         interpreted = interpreted_calls()
         result = moved(answer(question, limits), question)
-        compile_behind()
-        return replace(result, details={**result.details, "tier": tier_since(interpreted)})
+        tier = tier_since(interpreted)
+        if tier != "compiled":
+            compile_behind()
+        return replace(result, details={**result.details, "tier": tier})
     except Stopped as stopped:  # before there was a state
         status = stopped.status
     except MemoryError:  # one table too large for the machine
