@@ -259,7 +259,9 @@ def available() -> bool:
 def interprets() -> bool:
     """Whether kernels are interpreted for now, at least some of them."""
     tier = chosen_tier()
-    return tier == "interpret" or (tier == "auto" and not _state.compiling and not _active())
+    if tier == "auto":
+        return not _state.compiling and not (_active() and background.is_warm())
+    return tier == "interpret"
 
 
 def interpreted_calls() -> int:
@@ -271,7 +273,7 @@ def tier_since(calls: int) -> str:
     """The tier of the work since there were so many interpreted calls."""
     if _state.calls == calls:
         return "compiled"
-    return "interpreted" if interprets() else "interpreted, then compiled"
+    return "interpreted, then compiled" if _active() and chosen_tier() != "interpret" else "interpreted"
 
 
 def interpreting_too_long(thread: threading.Thread) -> bool:
@@ -599,6 +601,11 @@ def compiled_so_far() -> str:
     return f"{_listeners.compiled} done, {len(_state.kernels)} at most"
 
 
+def _is_worker() -> bool:
+    processes = sys.modules.get("multiprocessing.process")
+    return processes is not None and processes.parent_process() is not None
+
+
 class _Teller:
     """Says on stderr that compiling is being waited for, and how far it is, where nobody else does."""
 
@@ -613,7 +620,13 @@ class _Teller:
         now = time.monotonic()
         self._since = self._since or now
         waited = now - self._since
-        if self.spinners or waited < _TELL_FROM or waited < self._told + _TELL_EVERY or chosen_tier() != "auto":
+        if (
+            self.spinners
+            or _is_worker()
+            or waited < _TELL_FROM
+            or waited < self._told + _TELL_EVERY
+            or chosen_tier() != "auto"
+        ):
             return
         self._told = waited
         with suppress(OSError, ValueError):
