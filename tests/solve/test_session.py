@@ -10,7 +10,6 @@ import margmap as mm
 import naive
 import plain_elimination as plain
 from circuits import SORTS, columns, fixed, random_circuit, random_instance
-from margmap.foundation.limits import Stopped
 from margmap.inference.kept_values import NodesAbove
 from margmap.solve import session as sessions
 from margmap.solve.kept_reduction import KeptReduction
@@ -177,22 +176,23 @@ def test_the_store_is_emptied(monkeypatch):
         assert kept.count <= 3 * circuit.num_nodes
 
 
-def test_stopped_on_the_way():
+@pytest.mark.parametrize("step", ["_wanted", "_build", "_reached"])
+def test_interrupted_on_the_way(step, monkeypatch):
     rng = np.random.default_rng(8)
     circuit = random_circuit(rng, variables=8, most=200)
     query = list(circuit.names)[:3]
     kept = KeptReduction(circuit, columns(circuit, query), NodesAbove(circuit, 1 << 20))
-    free, calls = circuit.evidence_codes({}), itertools.count()
-
-    def stops(work, edges, room=0):
-        if next(calls) % 2:
-            raise Stopped("time_limit")
-        return work(np.array([0, 1 << 60]))
-
+    free = circuit.evidence_codes({})
     expected = walked(reduce_codes(circuit, columns(circuit, query), *free).flat)
-    for _ in range(3):
-        with pytest.raises(Stopped):
-            kept.reduce(*free, stops)
+
+    def interrupted(*arguments):
+        raise KeyboardInterrupt
+
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(f"margmap.solve.kept_reduction.{step}", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                kept.reduce(*free)
         assert walked(kept.reduce(*free).flat) == expected
 
 

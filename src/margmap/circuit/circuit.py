@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 class Memory(Protocol):
     """What a circuit in a session remembers: steps of a question that are done again only where something changed."""
 
-    def reduce(self, columns: Sequence[int], codes: IntArray, reals: FloatArray, run: Any) -> Any:
+    def reduce(self, columns: Sequence[int], codes: IntArray, reals: FloatArray) -> Any:
         """The reduced circuit, see :mod:`margmap.solve.reduce`; None if none is kept for such a query."""
 
     def value_pair(self, codes: IntArray, reals: FloatArray) -> tuple[float, float]:

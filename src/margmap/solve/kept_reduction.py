@@ -10,7 +10,6 @@ a walk from the root.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -19,7 +18,6 @@ from numpy.typing import NDArray
 from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray
 from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
-from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import STEP, TINY, UP, decoded, encoded
 from margmap.inference.kept_values import KeptValues, NodesAbove
 from margmap.inference.passes import share_weight
@@ -129,21 +127,20 @@ class KeptReduction:
             room = max(4096, edges, 2 * old.child.size)
             self.store = old._replace(child=_longer(old.child, room, 0), weight=_longer(old.weight, room, 0))
 
-    def reduce(self, codes: IntArray, reals: FloatArray, run: Runner = to_the_end) -> Reduced:
+    def reduce(self, codes: IntArray, reals: FloatArray) -> Reduced:
         """What :func:`~margmap.solve.reduce.reduce_codes` gives for this evidence."""
         try:
-            return self._reduce(codes, reals, run)
+            return self._reduce(codes, reals)
         except ImpossibleEvidenceError:
             raise
-        except BaseException:  # stopped on the way: what is half done is begun anew the next time
+        except BaseException:  # interrupted on the way: what is half done is begun anew the next time
             self.values.forget()
             self._lost.fill(False)
             raise
 
-    def _reduce(self, codes: IntArray, reals: FloatArray, run: Runner) -> Reduced:
+    def _reduce(self, codes: IntArray, reals: FloatArray) -> Reduced:
         s = scaled(self.circuit)
         nodes = self.values.update(codes, reals)
-        work_left = self.circuit.num_edges if nodes is None else 2 * nodes.size
         forms, query, value, exponent = self.forms, self.query, self.values.value, self.values.exponent
         if nodes is None:
             self._empty()
@@ -152,10 +149,10 @@ class KeptReduction:
             self.values.seen(nodes)
         if value[-1] == 0:
             raise impossible()
-        order, more = run(partial(_wanted, s, value, query, forms.number, self.circuit.depth + 2), work_left)
+        order, more = _wanted(s, value, query, forms.number, self.circuit.depth + 2)
         self._grow(self.count + order.size, int(self.store.start[self.count]) + more)
-        work = partial(_build, s, order, value, exponent, query, forms, self.store, self.count, self._most_children)
-        self.count = run(work, 4 * more)
+        most = self._most_children
+        self.count = _build(s, order, value, exponent, query, forms, self.store, self.count, most)
         kind, start, child, weight, var, code = _reached(self.store, forms.number[-1], self.count)
         log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1]))
         if self.store.start[self.count] > max(LEAST_EDGES, MOST_TIMES * child.size):
@@ -199,9 +196,7 @@ def _forget(s: Scaled, nodes: IntArray, changed: NDArray[np.bool_], lost: NDArra
 
 
 @kernel
-def _wanted(
-    s: Scaled, value: FloatArray, query: Query, number: IntArray, depth: int, stop: LongArray
-) -> tuple[IntArray, int]:
+def _wanted(s: Scaled, value: FloatArray, query: Query, number: IntArray, depth: int) -> tuple[IntArray, int]:
     """The nodes without a form that the root needs, children first, and the room that their edges take at most."""
     order = np.empty(s.kind.size, dtype=np.int32)
     stack, edge = np.empty(depth, dtype=np.int32), np.empty(depth, dtype=np.int64)
@@ -210,7 +205,7 @@ def _wanted(
     if number[root] == NONE:
         stack[0], edge[0], height = root, s.start[root], 1
         number[root] = WANTED
-    while height > 0 and stop[0] == 0:
+    while height > 0:
         n = stack[height - 1]
         pushed = False
         while edge[height - 1] < s.start[n + 1]:
@@ -242,7 +237,6 @@ def _build(
     store: Store,
     count: int,
     most_children: int,
-    stop: LongArray,
 ) -> int:
     """Make the forms of these nodes, children first; the number of nodes in the store afterwards.
 
@@ -251,8 +245,6 @@ def _build(
     bits = store.weight.view(np.uint64)
     term, share = np.empty(most_children, dtype=np.int32), np.empty(most_children)
     for n in order:
-        if stop[0] != 0:
-            break
         begin = store.start[count]
         end, terms = begin, 0
         factor, power = 1.0, 0.0

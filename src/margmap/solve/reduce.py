@@ -74,7 +74,7 @@ def reduce_codes(
     """The same for a query and evidence already turned into columns and codes."""
     require_within_reach(circuit, reals)
     if circuit.memory is not None:
-        kept: Reduced | None = circuit.memory.reduce(columns, codes, reals, run)
+        kept: Reduced | None = circuit.memory.reduce(columns, codes, reals)
         if kept is not None:
             return kept
     s, position, cardinality = scaled(circuit), positions(circuit, columns), circuit.cardinality[list(columns)]

@@ -21,7 +21,6 @@ import numpy as np
 from margmap.circuit import Circuit, FloatArray, IntArray, Name, Value
 from margmap.circuit.model import as_model
 from margmap.errors import MargmapError, QueryError
-from margmap.foundation.limits import Runner
 from margmap.foundation.pairs import raised
 from margmap.inference.kept_values import KeptValues, NodesAbove
 from margmap.inference.networks import kept_circuit
@@ -144,7 +143,7 @@ class Memory:
             kept = sum(one.nbytes for one, _ in self._reductions.values())
         return kept + self._above.nbytes + self._scored.nbytes + self._seen.nbytes
 
-    def reduce(self, columns: Sequence[int], codes: IntArray, reals: FloatArray, run: Runner) -> Reduced | None:
+    def reduce(self, columns: Sequence[int], codes: IntArray, reals: FloatArray) -> Reduced | None:
         """The reduction from the one before for the same query."""
         if not columns or 2 * KeptReduction.bytes_of(self._circuit) > self._most:
             return None
@@ -157,7 +156,7 @@ class Memory:
         if not lock.acquire(blocking=False):
             return None
         try:
-            return kept.reduce(codes, reals, run)
+            return kept.reduce(codes, reals)
         finally:
             lock.release()
             self._forget_some()
