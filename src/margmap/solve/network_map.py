@@ -290,7 +290,8 @@ class _NetworkMap:
         if mine.log_prob > result.log_prob:
             result = replace(mine, method=result.method, log_upper=min(mine.log_upper, result.log_upper))
         else:
-            result = replace(result, log_upper=max(result.log_prob, min(mine.log_upper, result.log_upper)))
+            log_upper = max(result.log_prob, min(mine.log_upper, result.log_upper))
+            result = replace(result, log_upper=log_upper, details={**result.details, "search": dict(self.found.notes)})
         proven = result.log_upper - result.log_prob <= self.limits.gap
         return replace(result, status="optimal") if proven else result
 
