@@ -744,7 +744,7 @@ def test_a_terminal_sees_what_takes_long(tmp_path: Path) -> None:
     os.close(parent)
     assert answer["log_evidence"] == pytest.approx(0, abs=1e-12)
     assert b"Loading" in shown
-    assert b"Compiling kernels (first run only) ..." in shown
+    assert b"Compiling kernels (first run only): " in shown
 
 
 # The iterative method: its options, its trace, its figure, its progress.

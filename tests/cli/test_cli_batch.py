@@ -120,7 +120,7 @@ def test_failed_rows_are_counted_and_say_why():
 
 
 def test_a_row_that_stops_with_a_gap_makes_the_exit_code_3():
-    from solve.problems import hard
+    from problems import hard
 
     mm.save(hard(), "hard.json")
     Path("one.csv").write_text("0\n-1\n")

@@ -311,15 +311,14 @@ def test_a_hard_query_shows_its_bounds_and_gives_way(browser):
 def test_fifty_rapid_clicks(browser, clinic):
     circuit = clinic.settings.model
     visit(browser, clinic, {"query": ["course"], "evidence": {}})
-    most = browser.run(
+    browser.run(
         """
         const states = [...document.querySelectorAll(arguments[0])];
         for (let i = 0; i < 50; i++) { states[i % 2].click(); await new Promise(done => setTimeout(done, 1)); }
-        return (await (await fetch("status")).json()).running;
         """,
         row(circuit, "illness", ".state"),
     )
-    assert most <= 1
+    browser.until("return (await (await fetch('status')).json()).running <= 1")  # those given up end at once
     browser.until(SETTLED)
     expected = mm.marginal_map(circuit, ["course"], {"illness": circuit.variables[circuit.index("illness")].label(1)})
     assert answer(browser) == shown(expected.state)

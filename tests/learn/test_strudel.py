@@ -254,7 +254,7 @@ def test_resume_refuses_what_it_cannot_take_up() -> None:
         strudel(rows, resume=flat)
     with pytest.raises(mm.DataError, match="3 columns, but the circuit 2"):
         strudel(rows, resume=chow_liu(rows[:, :2]))
-    with pytest.raises(mm.DataError, match="takes 0 to 1"):
+    with pytest.raises(mm.DataError, match="out of range 0 to 1"):
         strudel(rows + 1, resume=chow_liu(rows))
     a, b = x[1] * y[1], x[0] * y[0]
     narrow = mm.circuit_of(0.5 * a + 0.5 * b)
