@@ -24,7 +24,7 @@ from margmap.solve.methods.frontier import solve as frontier
 from margmap.solve.methods.frontier.scope_tree import make_plan, rounding_of
 from margmap.solve.methods.frontier.sweep import _enter, _push
 from margmap.solve.output_bounds import floor_of, view_of
-from margmap.solve.query_circuit import _added, rebuild
+from margmap.solve.query_circuit import added, rebuild
 from margmap.solve.query_circuit import rounding_of as rounding_of_pass
 from margmap.solve.reduce import reduce
 from margmap.solve.regroup import _times, regroup
@@ -400,7 +400,7 @@ def test_weights_are_rounded_up():
             )
             if a < 0 and b < 0 and rng.random() < 0.5:
                 b = a + float(rng.uniform(0, 1)) * min(3.0, -500 - a)
-            assert number(_added(a, b)) >= number(a) + number(b)
+            assert number(added(a, b)) >= number(a) + number(b)
             assert number(_times(a, b)) >= number(a) * number(b)
 
 

@@ -80,12 +80,12 @@ class TestOptions:
     circuit, p = mixture(10, 8, spread=0.3)
 
     def test_unknown_heuristic(self):
-        with pytest.raises(mm.QueryError, match="unknown heuristic 'ub': choose 'UB' or 'Pruned'"):
+        with pytest.raises(mm.QueryError, match="unknown heuristic 'ub': did you mean 'UB'\\? choose 'UB' or 'Pruned'"):
             marginal_map(self.circuit, None, method="iterative", heuristic="ub")
 
     def test_unknown_option(self):
         with pytest.raises(
-            mm.QueryError, match="method 'iterative' has no option 'regrupe': it takes heuristic, regroup"
+            mm.QueryError, match="has no option 'regrupe': did you mean 'regroup'\\? it takes heuristic, regroup"
         ):
             marginal_map(self.circuit, None, method="iterative", regrupe=False)
 

@@ -432,7 +432,7 @@ class TestRefused:
             (["X1"], {"X2": 5}, "variable 'X2': value 5 is out of range 0 to 1"),
             (["X1"], {"X2": "on"}, "variable 'X2' has no state 'on'"),
             ("X1", {}, r"query='X1': .*give a list of variables"),
-            (["X1"], {"X2": [0]}, r"variable 'X2': \[0\] is neither a number nor the name of a state"),
+            (["X1"], {"X2": [0]}, r"variable 'X2': \[0\] can be a set of values or a list of weights"),
         ],
     )
     def test_bad_question(self, method, query, evidence, message):

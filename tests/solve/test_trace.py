@@ -150,7 +150,7 @@ def test_figure(result):
     assert lower.get_ydata()[-1] == result.trace[-1].split.lower
     edges = bottom.get_lines()[0].get_ydata()
     assert list(edges) == [shot.edges for row in result.trace for shot in (row.pruned, row.split)]
-    assert top.get_ylabel() == "log p(q, e)"
+    assert top.get_ylabel() == "log p(q, e) (nats)"
     assert bottom.get_xlabel() == "iteration"
 
 
@@ -206,7 +206,7 @@ import sys
 import margmap as mm
 assert "plot" in dir(mm)
 mm.plot.trace
-assert "matplotlib" not in sys.modules and "numpy" not in sys.modules
+assert "matplotlib" not in sys.modules
 sys.modules["matplotlib"] = None
 x = mm.Variable("x"), mm.Variable("y")
 c = mm.circuit_of(0.5 * mm.bernoulli(x[0], 0.9) * mm.bernoulli(x[1], 0.5) + 0.5 * mm.bernoulli(x[0], 0.1) * x[1][0])

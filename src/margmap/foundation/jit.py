@@ -429,16 +429,16 @@ def _is_kept(dispatcher: Any, types: tuple[Any, ...]) -> bool:
         return True
 
 
-def _once(dispatcher: Any, compile: Callable[..., Any]) -> Callable[..., Any]:
+def _once(dispatcher: Any, compiler: Callable[..., Any]) -> Callable[..., Any]:
     """Let one process of a machine compile a kernel while the others wait, for a while, and then load the code."""
 
-    @functools.wraps(compile)
+    @functools.wraps(compiler)
     def compiled_once(types: Any) -> Any:
         if tuple(types) in dispatcher.overloads or _is_kept(dispatcher, tuple(types)):
-            return compile(types)
+            return compiler(types)
         # First the lock within this process: another thread must not wait for a file while it has the compiler's lock.
         with _state.lock, background.locked(f"{dispatcher._cache._cache_file._index_path}.lock", LONGEST_WAIT):
-            return compile(types)
+            return compiler(types)
 
     return compiled_once
 
@@ -506,7 +506,7 @@ class _Stamp:
                 if isinstance(value, int | float | str):
                     inputs.add((function.__module__, name, repr(value)))
                 elif isinstance(value, type) and hasattr(value, "_fields"):
-                    inputs.add((function.__module__, name, repr(value._fields)))
+                    inputs.add((function.__module__, name, _fields_of(value)))
                 elif isinstance(value, Kernel) and value.py_func not in seen:
                     seen.add(value.py_func)
                     todo.append(value.stamp)
@@ -514,7 +514,9 @@ class _Stamp:
 
     def _globals(self) -> Iterator[tuple[str, Any]]:
         """Every global that the function mentions, as a name, as a module's name, or as the type of an argument."""
-        names = {str(hint) for hint in self._function.__annotations__.values()}
+        hints = self._function.__annotations__.values()
+        yield from ((hint.__name__, hint) for hint in hints if isinstance(hint, type))
+        names = {str(hint) for hint in hints}
         for code in _codes(self._function.__code__):
             names.update(code.co_names)
         known = self._function.__globals__
@@ -522,6 +524,17 @@ class _Stamp:
         for place in places:
             for name in names & place.keys():
                 yield name, place[name]
+
+
+def _fields_of(record: Any) -> str:
+    """The names and types of a named tuple's fields, those of tuples within it too."""
+    known, hints = vars(sys.modules[record.__module__]), getattr(record, "__annotations__", {})
+    shown = []
+    for field in record._fields:
+        hint = hints.get(field)
+        inner = hint if isinstance(hint, type) else known.get(str(hint))
+        shown.append((field, _fields_of(inner) if hasattr(inner, "_fields") else str(hint)))
+    return repr(shown)
 
 
 def _codes(code: CodeType) -> Iterator[CodeType]:
