@@ -360,9 +360,15 @@ def _dominated(
         if not larger:
             continue
         more = toll - kept_toll[r]  # by this, as a logarithm, the vector is larger than it looks beside the other
-        larger = _covers(kept, r, vector, 1.0 if more >= 0 else np.exp(more), used)
-        if larger and more > 0:
-            larger = more < 700 and _covers(kept, r, vector, np.exp(more), used)
+        if more == 0:
+            for i in range(vector.size):
+                if vector[i] > kept[r, i] and used[i] != 0:
+                    larger = False
+                    break
+        else:
+            larger = _covers(kept, r, vector, 1.0 if more > 0 else np.exp(more), used)
+            if larger and more > 0:
+                larger = more < 700 and _covers(kept, r, vector, np.exp(more), used)
         if larger:
             needed -= 1
             if needed == 0:
@@ -611,11 +617,12 @@ def _join(
             for i in range(entries):
                 vector[i] = value[entry_row[i], k]
             a, b = pair_first[c], pair_second[c]
-            _used(pending, step, first_high, a, second_high, b, use)
-            least[:] = use
+            if columns > 0:
+                _used(pending, step, first_high, a, second_high, b, use)
+                least[:] = use
+                if first_merged[a] != 0 or second_merged[b] != 0:
+                    _used(pending, step, first_low, a, second_low, b, least)
             toll = first_toll[a] + second_toll[b]
-            if first_merged[a] != 0 or second_merged[b] != 0:
-                _used(pending, step, first_low, a, second_low, b, least)
             if _dominated(
                 kept, kept_merged, kept_low, kept_toll, count,
                 vector, least, use, toll, used, free_low, free_high, best_of,
@@ -734,6 +741,7 @@ def _score(
     rows = min(ROWS, n_first)
     mixed = np.zeros((rows, columns))
     small = rows * n_second * columns < 4096
+    rows_here = pending.entry_at[step + 1] > pending.entry_at[step]
     bounds = np.zeros((rows, n_second))
     for begin in range(0, n_first, rows):
         filled = min(rows, n_first - begin)
@@ -759,7 +767,7 @@ def _score(
                 if bounds[r, q] <= cut:
                     left_out |= bounds[r, q] > floor
                     continue
-                if not _fits(pending, step, first_low, first_high, begin + r, second_low, second_high, q):
+                if rows_here and not _fits(pending, step, first_low, first_high, begin + r, second_low, second_high, q):
                     continue
                 if count == room:
                     if count >= 2 * most:
