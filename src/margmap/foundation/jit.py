@@ -503,8 +503,10 @@ class _Stamp:
             function = stamp._function
             inputs.add((function.__module__, function.__qualname__, _content(function.__code__)))
             for name, value in stamp._globals():
-                if isinstance(value, int | float | str):
+                if isinstance(value, int | float | str | tuple):
                     inputs.add((function.__module__, name, repr(value)))
+                elif isinstance(value, np.ndarray):
+                    inputs.add((function.__module__, name, f"{value.dtype}{value.shape}{value.tobytes().hex()}"))
                 elif isinstance(value, type) and hasattr(value, "_fields"):
                     inputs.add((function.__module__, name, repr(value._fields)))
                 elif isinstance(value, Kernel) and value.py_func not in seen:
