@@ -15,6 +15,7 @@ is compiled from a broken copy goes into a cache that only its own tests use.
 from __future__ import annotations
 
 import argparse
+import glob
 import hashlib
 import os
 import re
@@ -95,6 +96,17 @@ class Slot:
         shutil.rmtree(self.source, ignore_errors=True)
         shutil.copytree(root / "src", self.source, ignore=shutil.ignore_patterns("__pycache__"))
         self.kept.mkdir(exist_ok=True)
+        self._begin_with_kernels()
+
+    def _begin_with_kernels(self) -> None:
+        """Copy the machine code that the sources have beside them to where numba looks for that of the copy."""
+        for index in (self.root / "src").rglob("__pycache__/*.nbi"):
+            folder = self.source / index.parent.parent.relative_to(self.root / "src")
+            place = self.kept / f"{folder.name}_{hashlib.sha1(str(folder).encode()).hexdigest()}"
+            if not (place / index.name).exists():
+                place.mkdir(exist_ok=True)
+                for file in index.parent.glob(f"{glob.escape(index.stem)}*.nb?"):
+                    shutil.copy2(file, place)
 
     def run(self, tests: Sequence[str], cache: Path, seconds: float, *options: str) -> tuple[int, str]:
         """The exit code of pytest (-1 if it took too long) and what it printed."""
