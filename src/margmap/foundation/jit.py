@@ -602,14 +602,17 @@ def compiled_kernels() -> int:
 FIRST_QUESTION = 160
 
 
+def all_kept() -> bool:
+    """Whether all that this process has compiled or loaded is in the cache, where other processes find it."""
+    made = [kernel.dispatcher for kernel in _state.kernels if "dispatcher" in kernel.__dict__]
+    if any(getattr(getattr(dispatcher, "_cache", made), "cache_path", "") is None for dispatcher in made):
+        return False  # numba found no folder that it could write to
+    return all(_is_kept(dispatcher, types) for dispatcher in made for types in dispatcher.overloads)
+
+
 def compiled_so_far() -> str:
     """How many kernels have been compiled, for those who wait; each once for each kind of arguments it gets."""
     return f"{_listeners.compiled} done, of about {FIRST_QUESTION} that a first question takes"
-
-
-def _is_worker() -> bool:
-    processes = sys.modules.get("multiprocessing.process")
-    return processes is not None and processes.parent_process() is not None
 
 
 class _Teller:
@@ -628,7 +631,7 @@ class _Teller:
         waited = now - self._since
         if (
             self.spinners
-            or _is_worker()
+            or background.is_worker()
             or waited < _TELL_FROM
             or waited < self._told + _TELL_EVERY
             or chosen_tier() != "auto"
