@@ -9,12 +9,14 @@ run with that copy. It is *seen* if a test fails; one that no test sees makes th
 tests run on the copy as it is, where all must pass. A test that does not end is stopped, and that does not count as
 seen. The copies and their compiled kernels stay in the folder for temporary files, so that the next run compiles only
 what has changed since: machine code is kept under what a kernel and all that it calls do (``foundation.jit``), and what
-is compiled from a broken copy goes into a cache that only its own tests use.
+is compiled from a broken copy goes into a cache that only its own tests use. With ``MARGMAP_TIER=interpret`` nothing is
+compiled, which is faster for breaks of large kernels that small tests see.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import glob
 import hashlib
 import os
@@ -90,7 +92,8 @@ def check(mutations: Iterable[Mutation], root: Path = ROOT) -> list[str]:
 class Slot:
     """A copy of the sources, and the kernels that were compiled from it before it was broken."""
 
-    def __init__(self, root: Path, home: Path) -> None:
+    def __init__(self, root: Path, home: Path, seconds: float = SECONDS) -> None:
+        self.seconds = seconds
         self.root, self.home, self.source = root, home, home / "src"
         self.kept, self.cache = home / "kernels", home / "kernels_of_this_run"
         shutil.rmtree(self.source, ignore_errors=True)
@@ -115,7 +118,7 @@ class Slot:
             "PYTHONPATH": os.pathsep.join([str(self.source), os.environ.get("PYTHONPATH", "")]),
             "NUMBA_CACHE_DIR": str(cache),
             "PYTHONDONTWRITEBYTECODE": "1",
-            "MARGMAP_TIER": "compile",
+            "MARGMAP_TIER": os.environ.get("MARGMAP_TIER", "compile"),
             "CI": "1",  # hypothesis always tries the same examples
         }
         fixed = ["-q", "-rfE", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts=", "-W", "error"]
@@ -143,7 +146,7 @@ class Slot:
         begun = time.perf_counter()
         try:
             path.write_text(broken(whole, mutation))
-            code, printed = self.run(mutation.tests, self.cache, SECONDS, "-x")
+            code, printed = self.run(mutation.tests, self.cache, self.seconds, "-x")
         finally:
             path.write_text(whole)
         seconds = time.perf_counter() - begun
@@ -153,11 +156,13 @@ class Slot:
         if code == 0:
             return Outcome(mutation, False, "nothing", seconds)
         if code == -1:
-            return Outcome(mutation, False, f"nothing: the tests do not end within {SECONDS} s", seconds)
+            return Outcome(mutation, False, f"nothing: the tests do not end within {self.seconds:g} s", seconds)
         return Outcome(mutation, False, f"nothing: this is no program\n{printed[-3000:]}", seconds)
 
 
-def run(mutations: Sequence[Mutation], jobs: int, say: Callable[[str], None], root: Path = ROOT) -> list[Outcome]:
+def run(
+    mutations: Sequence[Mutation], jobs: int, say: Callable[[str], None], root: Path = ROOT, seconds: float = SECONDS
+) -> list[Outcome]:
     """Break every line; a RuntimeError if the tests fail on the sources as they are."""
     home = Path(tempfile.gettempdir()) / f"margmap-mutate-{hashlib.sha256(str(root).encode()).hexdigest()[:12]}"
     size = -(-len(mutations) // max(1, jobs))
@@ -166,7 +171,7 @@ def run(mutations: Sequence[Mutation], jobs: int, say: Callable[[str], None], ro
     def work(number: int) -> list[Outcome]:
         place = home / str(number)
         place.mkdir(parents=True, exist_ok=True)
-        slot = Slot(root, place)
+        slot = Slot(root, place, seconds)
         tests = list(dict.fromkeys(test for mutation in shares[number] for test in mutation.tests))
         begun = time.perf_counter()
         if complaint := slot.unbroken(tests):
@@ -197,6 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--only", default="", metavar="PATTERN", help="a regular expression: only what it matches")
     parser.add_argument("--jobs", type=int, default=1, help="how many breaks at once")
+    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long the tests of one break may take")
     parser.add_argument("--list", action="store_true", help="list the breaks and do nothing")
     parser.add_argument("--check", action="store_true", help="only see whether the list still fits the sources")
     options = parser.parse_args(arguments)
@@ -212,7 +218,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     begun = time.perf_counter()
     try:
-        outcomes = run(chosen, options.jobs, lambda text: print(text, file=sys.stderr, flush=True))
+        say = functools.partial(print, file=sys.stderr, flush=True)
+        outcomes = run(chosen, options.jobs, say, seconds=options.seconds)
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return 2
