@@ -92,8 +92,8 @@ def check(mutations: Iterable[Mutation], root: Path = ROOT) -> list[str]:
 class Slot:
     """A copy of the sources, and the kernels that were compiled from it before it was broken."""
 
-    def __init__(self, root: Path, home: Path, seconds: float = SECONDS) -> None:
-        self.seconds = seconds
+    def __init__(self, root: Path, home: Path, limit: float | None = None) -> None:
+        self.seconds = SECONDS if limit is None else limit
         self.root, self.home, self.source = root, home, home / "src"
         self.kept, self.cache = home / "kernels", home / "kernels_of_this_run"
         shutil.rmtree(self.source, ignore_errors=True)
@@ -161,7 +161,7 @@ class Slot:
 
 
 def run(
-    mutations: Sequence[Mutation], jobs: int, say: Callable[[str], None], root: Path = ROOT, seconds: float = SECONDS
+    mutations: Sequence[Mutation], jobs: int, say: Callable[[str], None], root: Path = ROOT, limit: float | None = None
 ) -> list[Outcome]:
     """Break every line; a RuntimeError if the tests fail on the sources as they are."""
     home = Path(tempfile.gettempdir()) / f"margmap-mutate-{hashlib.sha256(str(root).encode()).hexdigest()[:12]}"
@@ -171,7 +171,7 @@ def run(
     def work(number: int) -> list[Outcome]:
         place = home / str(number)
         place.mkdir(parents=True, exist_ok=True)
-        slot = Slot(root, place, seconds)
+        slot = Slot(root, place, limit)
         tests = list(dict.fromkeys(test for mutation in shares[number] for test in mutation.tests))
         begun = time.perf_counter()
         if complaint := slot.unbroken(tests):
@@ -202,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--only", default="", metavar="PATTERN", help="a regular expression: only what it matches")
     parser.add_argument("--jobs", type=int, default=1, help="how many breaks at once")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long the tests of one break may take")
+    parser.add_argument("--seconds", type=float, help="how long the tests of one break may take")
     parser.add_argument("--list", action="store_true", help="list the breaks and do nothing")
     parser.add_argument("--check", action="store_true", help="only see whether the list still fits the sources")
     options = parser.parse_args(arguments)
@@ -219,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     begun = time.perf_counter()
     try:
         say = functools.partial(print, file=sys.stderr, flush=True)
-        outcomes = run(chosen, options.jobs, say, seconds=options.seconds)
+        outcomes = run(chosen, options.jobs, say, limit=options.seconds)
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return 2
