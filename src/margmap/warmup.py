@@ -124,9 +124,7 @@ _LOOKS = 1.0
 
 
 def behind() -> None:
-    """Compile the default paths at low priority, unless another process does; leave the mark if the disk took it."""
-    if hasattr(os, "nice"):
-        os.nice(19)
+    """Compile the default paths, unless another process does; leave the mark if the disk took it."""
     with background.sole(_LOOKS) as mine:
         if not mine or background.is_warm():
             return

@@ -205,7 +205,6 @@ def test_who_only_looks_does_not_keep_the_process_behind_from_its_work(alone):
 
 
 def test_no_mark_is_left_where_nothing_was_kept(alone, monkeypatch):
-    monkeypatch.setattr("os.nice", lambda _n: 0, raising=False)
     monkeypatch.setattr(warmup, "PATHS", {name: lambda: 1 / 0 for name in warmup.DEFAULT})
     for kept in (False, True):
         monkeypatch.setattr(warmup, "all_kept", lambda kept=kept: kept)

@@ -28,8 +28,8 @@ except ImportError:  # Windows
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
-#: What the process runs.
-_CODE = "import margmap.warmup; margmap.warmup.behind()"
+#: What the process runs; it is of low priority before it imports anything.
+_CODE = "import os; hasattr(os, 'nice') and os.nice(19); import margmap.warmup; margmap.warmup.behind()"
 
 #: Bytes of the disk that must be free before anything is compiled for it.
 _ROOM = 200 << 20
