@@ -120,7 +120,7 @@ def is_under_way() -> bool:
     if now > _seen.under_way_at + _BELIEVED:
         _seen.under_way_at = now
         with sole() as mine:
-            _seen.under_way = not mine
+            _seen.under_way = not mine and folder() is not None
     return _seen.under_way
 
 
