@@ -8,12 +8,16 @@ The list is in ``mutations.py`` beside this file. Each break is made in a copy o
 run with that copy. It is *seen* if a test fails; one that no test sees makes the exit code 1. Before that the same
 tests run on the copy as it is, where all must pass. A test that does not end is stopped, and that does not count as
 seen. The copies and their compiled kernels stay in the folder for temporary files, so that the next run compiles only
-what has changed since.
+what has changed since: machine code is kept under what a kernel and all that it calls do (``foundation.jit``), and what
+is compiled from a broken copy goes into a cache that only its own tests use. With ``MARGMAP_TIER=interpret`` nothing is
+compiled, which is faster for breaks of large kernels that small tests see.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
+import glob
 import hashlib
 import os
 import re
@@ -88,13 +92,24 @@ def check(mutations: Iterable[Mutation], root: Path = ROOT) -> list[str]:
 class Slot:
     """A copy of the sources, and the kernels that were compiled from it before it was broken."""
 
-    def __init__(self, root: Path, home: Path) -> None:
+    def __init__(self, root: Path, home: Path, limit: float | None = None) -> None:
+        self.seconds = SECONDS if limit is None else limit
         self.root, self.home, self.source = root, home, home / "src"
         self.kept, self.cache = home / "kernels", home / "kernels_of_this_run"
         shutil.rmtree(self.source, ignore_errors=True)
         shutil.copytree(root / "src", self.source, ignore=shutil.ignore_patterns("__pycache__"))
         self.kept.mkdir(exist_ok=True)
-        _stamp_by_code(self.source / "margmap" / "foundation" / "jit.py")
+        self._begin_with_kernels()
+
+    def _begin_with_kernels(self) -> None:
+        """Copy the machine code that the sources have beside them to where numba looks for that of the copy."""
+        for index in (self.root / "src").rglob("__pycache__/*.nbi"):
+            folder = self.source / index.parent.parent.relative_to(self.root / "src")
+            place = self.kept / f"{folder.name}_{hashlib.sha1(str(folder).encode()).hexdigest()}"
+            if not (place / index.name).exists():
+                place.mkdir(exist_ok=True)
+                for file in index.parent.glob(f"{glob.escape(index.stem)}*.nb?"):
+                    shutil.copy2(file, place)
 
     def run(self, tests: Sequence[str], cache: Path, seconds: float, *options: str) -> tuple[int, str]:
         """The exit code of pytest (-1 if it took too long) and what it printed."""
@@ -103,6 +118,7 @@ class Slot:
             "PYTHONPATH": os.pathsep.join([str(self.source), os.environ.get("PYTHONPATH", "")]),
             "NUMBA_CACHE_DIR": str(cache),
             "PYTHONDONTWRITEBYTECODE": "1",
+            "MARGMAP_TIER": os.environ.get("MARGMAP_TIER", "compile"),
             "CI": "1",  # hypothesis always tries the same examples
         }
         fixed = ["-q", "-rfE", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts=", "-W", "error"]
@@ -130,7 +146,7 @@ class Slot:
         begun = time.perf_counter()
         try:
             path.write_text(broken(whole, mutation))
-            code, printed = self.run(mutation.tests, self.cache, SECONDS, "-x")
+            code, printed = self.run(mutation.tests, self.cache, self.seconds, "-x")
         finally:
             path.write_text(whole)
         seconds = time.perf_counter() - begun
@@ -140,24 +156,13 @@ class Slot:
         if code == 0:
             return Outcome(mutation, False, "nothing", seconds)
         if code == -1:
-            return Outcome(mutation, False, f"nothing: the tests do not end within {SECONDS} s", seconds)
+            return Outcome(mutation, False, f"nothing: the tests do not end within {self.seconds:g} s", seconds)
         return Outcome(mutation, False, f"nothing: this is no program\n{printed[-3000:]}", seconds)
 
 
-def _stamp_by_code(path: Path) -> None:
-    """In the copy, compile a kernel again if its own code changes, or that of what it calls, not if its file does."""
-    text = path.read_text()
-    assert text.count("_Stamp(index._source_stamp, ") == 1
-    text = text.replace("_Stamp(index._source_stamp, ", "_Stamp(_code_of(function.__code__), ")
-    text += (
-        "\n\ndef _code_of(code):\n"
-        "    consts = [_code_of(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]\n"
-        "    return code.co_code, consts, code.co_names, code.co_varnames\n"
-    )
-    path.write_text(text)
-
-
-def run(mutations: Sequence[Mutation], jobs: int, say: Callable[[str], None], root: Path = ROOT) -> list[Outcome]:
+def run(
+    mutations: Sequence[Mutation], jobs: int, say: Callable[[str], None], root: Path = ROOT, limit: float | None = None
+) -> list[Outcome]:
     """Break every line; a RuntimeError if the tests fail on the sources as they are."""
     home = Path(tempfile.gettempdir()) / f"margmap-mutate-{hashlib.sha256(str(root).encode()).hexdigest()[:12]}"
     size = -(-len(mutations) // max(1, jobs))
@@ -166,7 +171,7 @@ def run(mutations: Sequence[Mutation], jobs: int, say: Callable[[str], None], ro
     def work(number: int) -> list[Outcome]:
         place = home / str(number)
         place.mkdir(parents=True, exist_ok=True)
-        slot = Slot(root, place)
+        slot = Slot(root, place, limit)
         tests = list(dict.fromkeys(test for mutation in shares[number] for test in mutation.tests))
         begun = time.perf_counter()
         if complaint := slot.unbroken(tests):
@@ -197,6 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--only", default="", metavar="PATTERN", help="a regular expression: only what it matches")
     parser.add_argument("--jobs", type=int, default=1, help="how many breaks at once")
+    parser.add_argument("--seconds", type=float, help="how long the tests of one break may take")
     parser.add_argument("--list", action="store_true", help="list the breaks and do nothing")
     parser.add_argument("--check", action="store_true", help="only see whether the list still fits the sources")
     options = parser.parse_args(arguments)
@@ -212,7 +218,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 0
     begun = time.perf_counter()
     try:
-        outcomes = run(chosen, options.jobs, lambda text: print(text, file=sys.stderr, flush=True))
+        say = functools.partial(print, file=sys.stderr, flush=True)
+        outcomes = run(chosen, options.jobs, say, limit=options.seconds)
     except RuntimeError as error:
         print(error, file=sys.stderr)
         return 2

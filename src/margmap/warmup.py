@@ -21,7 +21,7 @@ import numpy as np
 from margmap import demo
 from margmap.circuit import Variable
 from margmap.foundation import background
-from margmap.foundation.jit import available, compiled_kernels
+from margmap.foundation.jit import all_kept, available, compiled_kernels
 from margmap.inference import queries
 from margmap.network.network import Network
 from margmap.solve.approximate import APPROXIMATIONS, approximate
@@ -119,17 +119,20 @@ PATHS: dict[str, Callable[[], None]] = {
 DEFAULT = ("circuits", "networks", "queries")
 
 
+#: Seconds in which those who only look whether a process compiles let go of its lock.
+_LOOKS = 1.0
+
+
 def behind() -> None:
-    """Compile the default paths at low priority, unless another process does; then leave the mark."""
-    if hasattr(os, "nice"):
-        os.nice(19)
-    with background.sole() as mine:
+    """Compile the default paths, unless another process does; leave the mark if the disk took it."""
+    with background.sole(_LOOKS) as mine:
         if not mine or background.is_warm():
             return
         for name in DEFAULT:
             with suppress(Exception):  # what goes wrong here goes wrong where somebody sees it
                 PATHS[name]()
-        background.mark_warm()
+        if all_kept():
+            background.mark_warm()
 
 
 def ahead(jobs: int, on_done: Callable[[str], Any] = lambda _name: None) -> dict[str, Any]:
@@ -178,6 +181,8 @@ def _in_processes(names: list[str], jobs: int) -> Iterator[tuple[str, int | None
 
 
 def compile_path(name: str) -> None:
-    """Go one path and print how many kernels were compiled for it."""
+    """Go one path and print how many kernels were compiled for it; a failure if their code could not be kept."""
     PATHS[name]()
     print(compiled_kernels())
+    if not all_kept():
+        raise SystemExit(1)

@@ -12,11 +12,14 @@ import margmap as mm
 import naive
 import plain_elimination as plain
 from circuits import columns, fixed
+from margmap.circuit import PRODUCT, SUM
 from margmap.foundation.limits import Limits, Stopped
 from margmap.solve import prices
 from margmap.solve.hill_climb import Incumbents
 from margmap.solve.methods import branch_and_bound
 from margmap.solve.methods.frontier import solve as frontier
+from margmap.solve.reduce import reduce
+from margmap.solve.rows import UNLIMITED, rows_of
 from problems import SORTS, STRUCTURED, make
 from ruled import random_constraints
 
@@ -99,6 +102,42 @@ def test_equals_enumeration_from_a_bad_start(method, monkeypatch):
             r = mm.marginal_map(p.circuit, p.query, p.evidence, method, constraints=constraints)
             assert r.status in ("optimal", "infeasible"), p.name
             check(p, r, feasible)
+
+
+def log_value(flat, state):
+    """The log of a reduced circuit's value at a state, node by node."""
+    value = []
+    for n, kind in enumerate(flat.kind):
+        parts = [(flat.weight[e], value[flat.child[e]]) for e in range(flat.start[n], flat.start[n + 1])]
+        if kind == SUM:
+            value.append(math.fsum(w * v for w, v in parts))
+        elif kind == PRODUCT:
+            value.append(math.prod(v for _, v in parts))
+        else:
+            value.append(float(state[flat.var[n]] == flat.value[n]))
+    return naive.log(value[-1])
+
+
+def test_prices_take_nothing_from_a_state_that_satisfies_the_constraints():
+    priced_states = 0
+    for seed in range(10 * EACH):
+        rng = np.random.default_rng([seed, 5])
+        p = make(("dense", "coins", "latent tree")[seed % 3], seed)
+        reduced = reduce(p.circuit, p.query, p.evidence)
+        sizes = reduced.cardinality
+        costs = {i: rng.integers(0, 9, int(size)).tolist() for i, size in enumerate(sizes)}
+        least, most = (sum(end(c) for c in costs.values()) for end in (min, max))
+        tight = least + max(1, (most - least) // 3)
+        rows = rows_of([(costs, -UNLIMITED, tight) if seed % 2 else (costs, most + least - tight, UNLIMITED)], sizes)
+        priced = prices.charge(reduced, rows, Limits())
+        if priced is None:
+            continue
+        for state in itertools.product(*map(range, sizes)):
+            if rows.allows(np.array([state], dtype=np.int32))[0]:
+                own = log_value(reduced.flat, state)
+                assert own <= log_value(priced.flat, state) + priced.offset, f"{p.name}: {state}"
+                priced_states += priced.toll.any() and own > -math.inf
+    assert priced_states > 20
 
 
 def test_only_the_constraints_tell_vectors_apart(monkeypatch):

@@ -28,5 +28,6 @@ def warmup(
         return
     report(json, facts, f"{found['kernels']} kernels compiled in {found['seconds']:.3g} s; the others were there")
     if found["failed"]:
-        complain(f"not compiled: {', '.join(found['failed'])}; the package works all the same, and compiles when asked")
+        names = ", ".join(found["failed"])
+        complain(f"not compiled, or not kept on the disk: {names}; margmap works all the same, and compiles when asked")
         raise typer.Exit(UNEXPECTED)

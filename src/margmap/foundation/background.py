@@ -28,8 +28,8 @@ except ImportError:  # Windows
 
 _PACKAGE = Path(__file__).resolve().parents[1]
 
-#: What the process runs.
-_CODE = "import margmap.warmup; margmap.warmup.behind()"
+#: What the process runs; it is of low priority before it imports anything.
+_CODE = "import os; hasattr(os, 'nice') and os.nice(19); import margmap.warmup; margmap.warmup.behind()"
 
 #: Bytes of the disk that must be free before anything is compiled for it.
 _ROOM = 200 << 20
@@ -111,6 +111,7 @@ def mark_warm() -> None:
             if old != mark and old.stat().st_mtime < time.time() - 30 * 86400:
                 old.unlink()
         mark.touch()
+        _seen.warm = True
 
 
 def is_under_way() -> bool:
@@ -119,13 +120,16 @@ def is_under_way() -> bool:
     if now > _seen.under_way_at + _BELIEVED:
         _seen.under_way_at = now
         with sole() as mine:
-            _seen.under_way = not mine
+            _seen.under_way = not mine and folder() is not None
     return _seen.under_way
 
 
 @contextmanager
-def sole() -> Iterator[bool]:
-    """Whether this process is the one that may compile for the cache, inside the block; nobody is waited for."""
+def sole(seconds: float = 0.0) -> Iterator[bool]:
+    """Whether this process is the one that may compile for the cache, inside the block.
+
+    Another is waited for so many seconds: who only looks whether one compiles holds the lock for a moment.
+    """
     place = folder()
     if place is None or fcntl is None:
         yield place is not None
@@ -136,12 +140,7 @@ def sole() -> Iterator[bool]:
         yield False
         return
     try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            yield False
-            return
-        yield True
+        yield _lock(file, seconds)
     finally:
         os.close(file)
 
@@ -158,33 +157,44 @@ def locked(path: str, seconds: float = 10.0) -> Iterator[None]:
         yield
         return
     try:
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                if time.monotonic() < deadline:
-                    time.sleep(0.02)
-                    continue
-            except OSError:  # a file system without locks
-                pass
-            break
+        _lock(file, seconds)
         yield
     finally:
         os.close(file)
 
 
+def _lock(file: int, seconds: float) -> bool:
+    """Lock an open file, for which others are waited for so long; whether that succeeded."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.02)
+        except OSError:  # a file system without locks
+            return False
+        else:
+            return True
+
+
+def is_worker() -> bool:
+    """Whether this process was started by Python's multiprocessing, which need not be imported for that."""
+    processes = sys.modules.get("multiprocessing.process")
+    return processes is not None and processes.parent_process() is not None
+
+
 def _is_wanted() -> bool:
     """Whether a process may be started from here: not from a worker, a test run or a continuous integration."""
     import importlib.util
-    import multiprocessing
     import shutil
 
     if os.environ.get("MARGMAP_BACKGROUND") == "0" or os.environ.get("MARGMAP_TIER", "auto") != "auto":
         return False
     if os.environ.get("CI") or "PYTEST_CURRENT_TEST" in os.environ or "pytest" in sys.modules:
         return False
-    if multiprocessing.parent_process() is not None or "distributed.worker" in sys.modules or not sys.executable:
+    if is_worker() or "distributed.worker" in sys.modules or not sys.executable:
         return False
     if getattr(sys, "frozen", False) or importlib.util.find_spec("numba") is None:
         return False

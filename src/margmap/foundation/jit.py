@@ -503,8 +503,10 @@ class _Stamp:
             function = stamp._function
             inputs.add((function.__module__, function.__qualname__, _content(function.__code__)))
             for name, value in stamp._globals():
-                if isinstance(value, int | float | str):
+                if isinstance(value, int | float | str | tuple):
                     inputs.add((function.__module__, name, repr(value)))
+                elif isinstance(value, np.ndarray):
+                    inputs.add((function.__module__, name, f"{value.dtype}{value.shape}{value.tobytes().hex()}"))
                 elif isinstance(value, type) and hasattr(value, "_fields"):
                     inputs.add((function.__module__, name, _fields_of(value)))
                 elif isinstance(value, Kernel) and value.py_func not in seen:
@@ -613,14 +615,17 @@ def compiled_kernels() -> int:
 FIRST_QUESTION = 160
 
 
+def all_kept() -> bool:
+    """Whether all that this process has compiled or loaded is in the cache, where other processes find it."""
+    made = [kernel.dispatcher for kernel in _state.kernels if "dispatcher" in kernel.__dict__]
+    if any(getattr(getattr(dispatcher, "_cache", made), "cache_path", "") is None for dispatcher in made):
+        return False  # numba found no folder that it could write to
+    return all(_is_kept(dispatcher, types) for dispatcher in made for types in dispatcher.overloads)
+
+
 def compiled_so_far() -> str:
     """How many kernels have been compiled, for those who wait; each once for each kind of arguments it gets."""
     return f"{_listeners.compiled} done, of about {FIRST_QUESTION} that a first question takes"
-
-
-def _is_worker() -> bool:
-    processes = sys.modules.get("multiprocessing.process")
-    return processes is not None and processes.parent_process() is not None
 
 
 class _Teller:
@@ -639,7 +644,7 @@ class _Teller:
         waited = now - self._since
         if (
             self.spinners
-            or _is_worker()
+            or background.is_worker()
             or waited < _TELL_FROM
             or waited < self._told + _TELL_EVERY
             or chosen_tier() != "auto"
