@@ -1,4 +1,4 @@
-"""Random circuits to measure on: latent trees, structured and dense, and trees of sums whose scopes cross."""
+"""Random circuits to measure on: dense latent trees, trees of sums whose scopes cross, nearly fair coins."""
 
 from __future__ import annotations
 
@@ -65,3 +65,16 @@ def partition_tree(
         return parts.sum(products, np.log(rng.dirichlet(np.ones(children))).tolist())
 
     return assemble([Variable(i) for i in range(variables)], parts, node(list(range(variables)), levels))
+
+
+def coin_mixture(seed: int, *, variables: int = 40, components: int = 20, spread: float = 0.1) -> Circuit:
+    """A mixture of independent coins, all within ``spread`` of fair: no component stands out.
+
+    Nothing excludes anything, the frontier grows without end, and bounds hardly tell one state from another.
+    """
+    rng = np.random.default_rng(seed)
+    layers = Layers()
+    heads = rng.uniform(0.5 - spread, 0.5 + spread, (components, variables))
+    leaves = layers.leaves(BERNOULLI, np.arange(variables), np.log(np.stack((heads, 1 - heads), axis=-1)))
+    root = layers.sums(layers.products(leaves), np.full(components, -math.log(components)))
+    return layers.circuit([Variable(i) for i in range(variables)], int(root))

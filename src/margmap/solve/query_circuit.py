@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,7 +151,7 @@ def added(a: float, b: float) -> float:
 
 
 @kernel
-def _hash(child: IntArray, bits: NDArray[np.uint64], node_kind: int, begin: int, end: int) -> np.uint64:
+def _hash(child: IntArray, bits: NDArray[np.uint64], node_kind: int, begin: int, end: int) -> Any:
     """A hash of a node's kind and edges, from two chains side by side: each step of one waits for the step before."""
     odd, fold = np.uint64(0xBF58476D1CE4E5B9), np.uint64(29)
     h = np.uint64(node_kind) * np.uint64(0x9E3779B97F4A7C15)
