@@ -18,6 +18,7 @@ from margmap.circuit import BINOMIAL, GAUSSIAN, PRODUCT, Circuit, FloatArray, In
 from margmap.circuit.leaves import leaf_tables
 from margmap.errors import QueryError, StructureError
 from margmap.foundation.jit import kernel
+from margmap.foundation.memory import let_go
 from margmap.foundation.pairs import EPS, EXACT, STEP, from_log, moved, normal, plus
 
 #: Weights and total masses of nodes must lie between exp(-MOST_LOG) and exp(MOST_LOG).
@@ -76,6 +77,7 @@ def _scaled(circuit: Circuit) -> Scaled:
         log_table,
         shift,
     )
+    let_go(circuit.log_weight)  # no pass needs them from now on
     if beyond >= 0:
         raise StructureError(
             f"node {beyond}: the log-weights on the way to it add up to more than {MOST_LOG:g}, "
