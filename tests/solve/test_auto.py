@@ -9,6 +9,8 @@ import pytest
 
 import margmap as mm
 from margmap.foundation.limits import Status
+from margmap.solve.methods.branch_and_bound import Found
+from margmap.solve.methods.frontier import solve as frontier
 from problems import SORTS, UNSTRUCTURED, check_optimal, hard, make, partition_tree
 
 INSTANCES = [
@@ -45,6 +47,28 @@ def test_branch_where_scopes_cross_and_states_are_many():
     assert (few.method, few.status) == ("brute", "optimal")
     assert "8 states are enumerated" in few.details["why"]
     assert few.log_prob == pytest.approx(mm.marginal_map(c, [3, 1, 4], {5: 1}, "branch").log_prob, abs=1e-9)
+
+
+@pytest.mark.parametrize("sort", ["coins", "dense", "latent tree"])
+def test_transformations_take_turns_with_narrow_sweeps(monkeypatch, sort):
+    """Where the search never gets far, the two share bounds and states, and what is proven is true."""
+    turns = []
+    take = frontier._Turns.take
+
+    def counted(self, incumbents, log_upper):
+        bound = take(self, incumbents, log_upper)
+        assert bound <= log_upper
+        turns.append(bound < log_upper)
+        return bound
+
+    monkeypatch.setattr(frontier, "BRANCH_FROM", 1)
+    monkeypatch.setattr(frontier._Turns, "take", counted)
+    monkeypatch.setattr(frontier.Search, "run", lambda self, flat, floor: (Found(None, -np.inf, 0.0), "time_limit"))
+    monkeypatch.setattr(frontier.solve_planned, "__kwdefaults__", {**frontier.solve_planned.__kwdefaults__, "width": 1})
+    for seed in range(8100, 8130):
+        p = make(sort, seed)
+        check_optimal(p, mm.marginal_map(p.circuit, p.query, p.evidence))
+    assert any(turns)
 
 
 def test_no_option_of_a_method_is_taken():

@@ -10,7 +10,10 @@ from hypothesis import given, settings
 import naive
 from circuits import SORTS, columns, fixed, instances, random_circuit, random_instance, running_example
 from margmap import ImpossibleEvidenceError, QueryError, Variable, bernoulli, circuit_of, gaussian
-from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, PRODUCT, SUM, Parts, assemble
+from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, PRODUCT, SUM, Circuit, Parts, assemble
+from margmap.circuit.layers import Layers
+from margmap.inference import dense as inference_dense
+from margmap.inference.dense import dense_rows
 from margmap.solve.reduce import reduce
 
 A, B, G = Variable("a"), Variable("b", 3), Variable("g", 0)
@@ -251,3 +254,52 @@ def test_does_not_touch_the_circuit():
     before = [getattr(c, name).tolist() for name in ("kind", "child", "log_weight", "param")]
     reduce(c, None)
     assert [getattr(c, name).tolist() for name in ("kind", "child", "log_weight", "param")] == before
+
+
+def dense_circuit(rng, width=9, values=3, tiny=False):
+    """Two layers of sums over the same products, some leaves equal, some weights 0 or beyond doubles."""
+    layers = Layers()
+
+    def logs(*shape):
+        drawn = rng.dirichlet(np.ones(shape[-1]), shape[:-1])
+        drawn[rng.random(shape) < 0.1 * (rng.random() < 0.5)] = 0.0
+        with np.errstate(divide="ignore"):
+            drawn = np.log(drawn)
+        return drawn - 900.0 * (rng.random(shape) < 0.1) if tiny else drawn
+
+    def leaves(column):
+        made = layers.leaves(CATEGORICAL, column, logs(width, values))
+        return made[rng.integers(0, width, width)] if rng.random() < 0.5 else made
+
+    def product(first, second):
+        return layers.products(np.stack((first, second), axis=-1))
+
+    inner = layers.sums(product(leaves(0), leaves(1)), logs(width, width))
+    other = layers.sums(leaves(2), logs(width, width))
+    root = layers.sums(product(inner, other), logs(1, width))
+    return layers.circuit([Variable(i, values) for i in range(3)], int(root[0]))
+
+
+@pytest.mark.parametrize("tiny", [False, True])
+def test_dense_blocks(tiny):
+    """Reduced with and without the blocks being known, they are the same circuit, and the right one."""
+    blocks = 0
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        c = dense_circuit(rng, tiny=tiny)
+        given_ = {i: int(rng.integers(3)) for i in range(3) if rng.random() < 0.4}
+        query = [i for i in range(3) if i not in given_ and rng.random() < 0.8]
+        if not query or naive.probability(c, given_) == 0:
+            continue
+        blocks += int((dense_rows(c) >= 0).any())
+        found = reduce(c, query, given_)
+        one_by_one = Circuit(c.variables, c.kind, c.start, c.child, c.log_weight, c.var, c.param_start, c.param)
+        one_by_one.kept(inference_dense._dense_rows)[:] = -1
+        expected = reduce(one_by_one, query, given_)
+        assert found.evidence == expected.evidence
+        assert found.rounding == expected.rounding
+        for array, other in zip(found.flat, expected.flat, strict=True):
+            assert np.array_equal(array, other)
+        if not tiny:
+            check_reduced(c, query, given_)
+    assert blocks > 20

@@ -1,4 +1,4 @@
-"""Random circuits to measure on: latent trees, structured and dense, and trees of sums whose scopes cross."""
+"""Random circuits to measure on: dense latent trees, trees of sums whose scopes cross, nearly fair coins."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from margmap.circuit import BERNOULLI, CATEGORICAL, Circuit, FloatArray, Parts, Variable, assemble
+from margmap.circuit.layers import Layers
 
 
 def latent_tree(
@@ -19,22 +20,21 @@ def latent_tree(
     tables are Dirichlet draws: the smaller the ``concentration``, the nearer to deterministic.
     """
     rng = np.random.default_rng(seed)
-    parts = Parts.new()
+    layers = Layers()
 
     def tables(rows: int, columns: int) -> FloatArray:
         drawn = rng.dirichlet(np.full(columns, concentration), rows)
-        return np.log(np.maximum(drawn, 1e-12))
+        np.maximum(drawn, 1e-12, out=drawn)
+        return np.log(drawn, out=drawn)
 
-    waiting: list[list[int]] = []  # of each subtree, one node for every state of the latent variable at its top
-    for column in range(variables):
-        kind = BERNOULLI if values == 2 else CATEGORICAL
-        waiting.append([parts.leaf(kind, column, row.tolist()) for row in tables(states, values)])
+    kind = BERNOULLI if values == 2 else CATEGORICAL
+    # Of each subtree, one node for every state of the latent variable at its top.
+    waiting = [layers.leaves(kind, column, tables(states, values)) for column in range(variables)]
     while len(waiting) > 1:
         first, second = (waiting.pop(int(rng.integers(len(waiting)))) for _ in range(2))
-        products = [parts.product(list(pair)) for pair in zip(first, second, strict=True)]
-        rows = tables(states if waiting else 1, states)
-        waiting.append([parts.sum(products, row.tolist()) for row in rows])
-    return assemble([Variable(i, values) for i in range(variables)], parts, waiting[0][0])
+        products = layers.products(np.stack((first, second), axis=-1))
+        waiting.append(layers.sums(products, tables(states if waiting else 1, states)))
+    return layers.circuit([Variable(i, values) for i in range(variables)], int(waiting[0][0]))
 
 
 def partition_tree(
@@ -65,3 +65,16 @@ def partition_tree(
         return parts.sum(products, np.log(rng.dirichlet(np.ones(children))).tolist())
 
     return assemble([Variable(i) for i in range(variables)], parts, node(list(range(variables)), levels))
+
+
+def coin_mixture(seed: int, *, variables: int = 40, components: int = 20, spread: float = 0.1) -> Circuit:
+    """A mixture of independent coins, all within ``spread`` of fair: no component stands out.
+
+    Nothing excludes anything, the frontier grows without end, and bounds hardly tell one state from another.
+    """
+    rng = np.random.default_rng(seed)
+    layers = Layers()
+    heads = rng.uniform(0.5 - spread, 0.5 + spread, (components, variables))
+    leaves = layers.leaves(BERNOULLI, np.arange(variables), np.log(np.stack((heads, 1 - heads), axis=-1)))
+    root = layers.sums(layers.products(leaves), np.full(components, -math.log(components)))
+    return layers.circuit([Variable(i) for i in range(variables)], int(root))

@@ -97,7 +97,7 @@ class Layers:
         return self._close(SUM, None, fan_in).reshape(shape)
 
     def circuit(self, variables: Iterable[Variable], root: int) -> Circuit:
-        """The circuit of what lies below a node."""
+        """The circuit of what lies below a node; nothing is left here of the groups afterwards."""
         arrays = Arrays(
             _joined(self._kind, np.int8),
             _starts(self._fan_in),
@@ -124,7 +124,15 @@ class Layers:
 
 
 def _joined(pieces: list[NDArray[S]], dtype: type[S]) -> NDArray[S]:
-    return np.concatenate(pieces) if pieces else np.zeros(0, dtype=dtype)
+    """One array of the pieces, which are given up: a large circuit is not there twice."""
+    whole = np.empty(sum(piece.size for piece in pieces), dtype=dtype)
+    at = 0
+    pieces.reverse()
+    while pieces:
+        piece = pieces.pop()
+        whole[at : at + piece.size] = piece
+        at += piece.size
+    return whole
 
 
 def _starts(sizes: list[LongArray]) -> LongArray:

@@ -5,6 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from functools import cache
+from mmap import PAGESIZE, mmap
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
 
 
 def resident(pid: int | None = None) -> int:
@@ -35,3 +40,21 @@ def physical_memory() -> float:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
         return float("inf")
+
+
+def let_go(array: NDArray[Any]) -> None:
+    """Give the memory back that an array takes if it lies in a mapped file; what is read again is loaded again."""
+    import numpy as np
+
+    base: Any = array
+    while isinstance(base, np.ndarray):
+        base = base.base
+    owner = base.obj if isinstance(base, memoryview) else base
+    if not isinstance(owner, mmap) or not hasattr(owner, "madvise"):
+        return
+    from mmap import MADV_DONTNEED
+
+    first = array.ctypes.data - np.frombuffer(owner, dtype=np.uint8).ctypes.data
+    begin, end = -(-first // PAGESIZE) * PAGESIZE, (first + array.nbytes) // PAGESIZE * PAGESIZE
+    if end > begin:
+        owner.madvise(MADV_DONTNEED, begin, end - begin)

@@ -18,6 +18,7 @@ from margmap.circuit import BINOMIAL, GAUSSIAN, PRODUCT, Circuit, FloatArray, In
 from margmap.circuit.leaves import leaf_tables
 from margmap.errors import QueryError, StructureError
 from margmap.foundation.jit import kernel
+from margmap.foundation.memory import let_go
 from margmap.foundation.pairs import EPS, EXACT, STEP, from_log, moved, normal, plus
 
 #: Weights and total masses of nodes must lie between exp(-MOST_LOG) and exp(MOST_LOG).
@@ -63,7 +64,9 @@ def scaled(circuit: Circuit) -> Scaled:
 
 def _scaled(circuit: Circuit) -> Scaled:
     log_start, log_table = leaf_tables(circuit)
-    start, table, table_shift, weight, shift, total, total_exponent, operations, beyond = _scale(
+    # Memory that is nowhere written to is not taken, and most circuits have no such small weights.
+    shift = np.zeros(circuit.num_edges)
+    start, table, table_shift, weight, total, total_exponent, operations, beyond = _scale(
         circuit.kind,
         circuit.start,
         circuit.child,
@@ -72,7 +75,9 @@ def _scaled(circuit: Circuit) -> Scaled:
         circuit.param,
         log_start,
         log_table,
+        shift,
     )
+    let_go(circuit.log_weight)  # no pass needs them from now on
     if beyond >= 0:
         raise StructureError(
             f"node {beyond}: the log-weights on the way to it add up to more than {MOST_LOG:g}, "
@@ -118,8 +123,11 @@ def _scale(
     param: FloatArray,
     log_start: LongArray,
     log_table: FloatArray,
-) -> tuple[LongArray, FloatArray, FloatArray, FloatArray, FloatArray, float, float, float, int]:
+    shift: FloatArray,
+) -> tuple[LongArray, FloatArray, FloatArray, FloatArray, float, float, float, int]:
     """Total masses, relative weights and leaf tables; a count of roundings; a node that is out of range, or -1.
+
+    ``shift``, all zero, gets the powers of two of the weights.
 
     The count is of the operations on the worst way to the root: a product's value gathers the roundings of all its
     children, a sum's those of the worst child. The masses themselves cancel along every such way, so only the rounding
@@ -128,7 +136,7 @@ def _scale(
     n = kind.size
     mass, exponent = np.zeros(n), np.zeros(n)
     operations = np.zeros(n)
-    weight, shift = np.zeros(child.size), np.zeros(child.size)
+    weight = np.zeros(child.size)
     table_start = np.zeros(n + 1, dtype=np.int64)
     beyond = -1
     for i in range(n):
@@ -192,13 +200,15 @@ def _scale(
                 one, one_power = from_log(log_weight[e], 0.0)
                 if mass[child[e]] > 0 and one > 0:
                     value = one * mass[child[e]] / mass[i]
-                    weight[e], shift[e] = _settled(value, one_power + exponent[child[e]] - exponent[i])
-                    size = 8.0 + _lost(one_power, exponent[child[e]], exponent[i], shift[e])
+                    weight[e], power = _settled(value, one_power + exponent[child[e]] - exponent[i])
+                    if power != 0:
+                        shift[e] = power
+                    size = 8.0 + _lost(one_power, exponent[child[e]], exponent[i], power)
                     operations[i] = max(operations[i], operations[child[e]] + size)
             operations[i] += start[i + 1] - start[i]
         if abs(exponent[i]) > MOST_LOG:
             beyond = i
-    return table_start, table, table_shift, weight, shift, mass[n - 1], exponent[n - 1], operations[n - 1], beyond
+    return table_start, table, table_shift, weight, mass[n - 1], exponent[n - 1], operations[n - 1], beyond
 
 
 @kernel

@@ -38,7 +38,8 @@ class Incumbents:
         self._flat = flat._replace(weight=bounds.share) if bounds.faithful else flat
         self._log_scale = bounds.log_upper if bounds.faithful else 0.0
         self._cardinality = cardinality
-        self._limits = limits
+        #: Whoever goes on within other limits puts them here.
+        self.limits = limits
         self._most = most
         self._rows = rows
         #: Log values and states, best first, all different; replaced as a whole.
@@ -70,7 +71,7 @@ class Incumbents:
             if not climb or higher <= value:
                 return self.best[1] > before
             value = higher
-            self._limits.check()
+            self.limits.check()
 
     def offer_neighbours(self) -> None:
         """Fill up the best states with those that differ from the best in one variable."""
@@ -88,7 +89,7 @@ class Incumbents:
         state, value = state.copy(), float(_climb(self._flat, state.copy(), 0))
         self.keep(state, value)
         while climb and value > -np.inf:
-            self._limits.check()
+            self.limits.check()
             leaves = neighbours(self._flat, state, NEIGHBOURS)
             around = np.repeat(state[None], len(leaves), axis=0)
             changed = leaves[:, 0].astype(np.int64)

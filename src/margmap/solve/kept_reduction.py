@@ -10,7 +10,7 @@ a walk from the root.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray
 from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
-from margmap.foundation.pairs import STEP, TINY, UP, decoded, encoded
+from margmap.inference.dense import dense_rows
 from margmap.inference.kept_values import KeptValues, NodesAbove
-from margmap.inference.passes import share_weight
 from margmap.inference.scaled import Scaled, scaled
-from margmap.solve.query_circuit import Flat, added, equal_node, log_factor_of, size_of
-from margmap.solve.reduce import Reduced, impossible, leaf_share, positions
+from margmap.solve.forms import Forms, Query, Store, build
+from margmap.solve.query_circuit import Flat, equal_node, log_factor_of
+from margmap.solve.reduce import Reduced, impossible, most_children, query_of
 
 S = TypeVar("S", bound=np.generic)
 
@@ -34,43 +34,7 @@ NONE, WANTED = -1, -2
 MOST_TIMES, LEAST_EDGES = 8, 100_000
 
 
-class Store(NamedTuple):
-    """Forms, as the nodes of a :class:`~margmap.solve.query_circuit.Flat` with room at the ends of the arrays."""
-
-    kind: KindArray
-    start: LongArray
-    child: IntArray
-    weight: FloatArray
-    var: IntArray
-    value: IntArray
-    #: A hash table of the nodes, whose size is a power of two.
-    slots: IntArray
-    #: For each node the edge of the sum being made that leads to it, or -1.
-    seen_at: LongArray
-    #: For each node its place in the circuit being made, or -1.
-    place: IntArray
-
-
 _KINDS = (np.int8, np.int64, np.int32, np.float64, np.int32, np.int32, np.int32, np.int64, np.int32)
-
-
-class Forms(NamedTuple):
-    """For each node of the circuit its form in the store, and the factor ``factor * 2**exponent`` before it."""
-
-    number: IntArray
-    factor: FloatArray
-    exponent: FloatArray
-
-
-class Query(NamedTuple):
-    """What is asked, as kernels take it."""
-
-    #: Place in the query of each variable, or -1; values of each query variable; its first indicator in the store.
-    position: IntArray
-    cardinality: IntArray
-    first_leaf: LongArray
-    #: Which nodes have a query variable in their scope.
-    asked: NDArray[np.bool_]
 
 
 class KeptReduction:
@@ -80,11 +44,8 @@ class KeptReduction:
         self.circuit, self.columns = circuit, list(columns)
         self.names = tuple(circuit.variables[c].name for c in columns)
         self.values = KeptValues(circuit, above)
-        cardinality = circuit.cardinality[self.columns]
-        first_leaf = np.concatenate(([0], np.cumsum(cardinality))).astype(np.int64)
-        asked = circuit.scopes.meeting(columns)[circuit.scopes.id]
-        self.query = Query(positions(circuit, columns), cardinality, first_leaf, asked)
-        self._most_children = max(int(np.diff(circuit.start).max()), int(cardinality.max()))
+        self.query = query_of(circuit, columns)
+        self._most_children = most_children(circuit, self.query)
         nodes = circuit.num_nodes
         self.forms = Forms(np.full(nodes, NONE, dtype=np.int32), np.ones(nodes), np.zeros(nodes))
         self._lost = np.zeros(nodes, dtype=np.bool_)  # nowhere set between two queries
@@ -151,8 +112,9 @@ class KeptReduction:
             raise impossible()
         order, more = _wanted(s, value, query, forms.number, self.circuit.depth + 2)
         self._grow(self.count + order.size, int(self.store.start[self.count]) + more)
+        rows, never = dense_rows(self.circuit), np.zeros(1, dtype=np.int64)
         most = self._most_children
-        self.count = _build(s, order, value, exponent, query, forms, self.store, self.count, most)
+        self.count = build(s, rows, order, value, exponent, query, forms, self.store, self.count, most, never)
         kind, start, child, weight, var, code = _reached(self.store, forms.number[-1], self.count)
         log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1]))
         if self.store.start[self.count] > max(LEAST_EDGES, MOST_TIMES * child.size):
@@ -224,98 +186,6 @@ def _wanted(s: Scaled, value: FloatArray, query: Query, number: IntArray, depth:
             height -= 1
             edges += query.cardinality[query.position[s.var[n]]] if s.kind[n] < PRODUCT else s.start[n + 1] - s.start[n]
     return order[:found].copy(), edges
-
-
-@kernel
-def _build(
-    s: Scaled,
-    order: IntArray,
-    value: FloatArray,
-    exponent: FloatArray,
-    query: Query,
-    forms: Forms,
-    store: Store,
-    count: int,
-    most_children: int,
-) -> int:
-    """Make the forms of these nodes, children first; the number of nodes in the store afterwards.
-
-    What :func:`~margmap.solve.query_circuit.rebuild` does with the shares of edges, and with the same roundings.
-    """
-    bits = store.weight.view(np.uint64)
-    term, share = np.empty(most_children, dtype=np.int32), np.empty(most_children)
-    for n in order:
-        begin = store.start[count]
-        end, terms = begin, 0
-        factor, power = 1.0, 0.0
-        if s.kind[n] == PRODUCT:
-            for e in range(s.start[n], s.start[n + 1]):
-                c = s.child[e]
-                if query.asked[c]:
-                    store.child[end], store.weight[end] = forms.number[c], 1.0
-                    end += 1
-                    if forms.factor[c] != 1:
-                        factor = factor * forms.factor[c] * UP
-                    power += forms.exponent[c]
-                    if factor < TINY:
-                        factor /= TINY
-                        power -= STEP
-        elif s.kind[n] == SUM:
-            top = -np.inf
-            for e in range(s.start[n], s.start[n + 1]):
-                c, w = s.child[e], share_weight(s, n, e, value, exponent)
-                if w != 0:
-                    term[terms], share[terms] = c, w
-                    terms += 1
-                    top = max(top, size_of(w, forms.factor[c], forms.exponent[c]))
-            power = top
-            for i in range(terms):
-                c, w = term[i], share[i]
-                if forms.factor[c] != 1 or forms.exponent[c] != 0 or top != 0:
-                    v, shift = decoded(w)
-                    w = encoded(v * forms.factor[c] * UP, shift + forms.exponent[c] - top)
-                at = forms.number[c]
-                if store.seen_at[at] >= 0:
-                    store.weight[store.seen_at[at]] = added(store.weight[store.seen_at[at]], w)
-                else:
-                    store.seen_at[at] = end
-                    store.child[end], store.weight[end] = at, w
-                    end += 1
-            for e in range(begin, end):
-                store.seen_at[store.child[e]] = -1
-        else:
-            q = query.position[s.var[n]]
-            top = -np.inf
-            for x in range(query.cardinality[q]):
-                share[x] = leaf_share(s, n, x, query.cardinality[q])
-                if share[x] != 0:
-                    top = max(top, size_of(share[x], 1.0, 0.0))
-            power = top
-            for x in range(query.cardinality[q]):
-                w = share[x]
-                if w != 0:
-                    if top != 0:
-                        v, shift = decoded(w)
-                        w = encoded(v * UP, shift - top)
-                    store.child[end], store.weight[end] = query.first_leaf[q] + x, w
-                    end += 1
-        kind = PRODUCT if s.kind[n] == PRODUCT else SUM
-        forms.exponent[n] = power
-        if end == begin + 1:  # the node is its only child, times a factor
-            forms.number[n] = store.child[begin]
-            forms.factor[n] = factor if kind == PRODUCT else store.weight[begin]
-            continue
-        forms.factor[n] = factor
-        found, slot = equal_node(
-            store.kind, store.start, store.child, store.weight, bits, store.slots, kind, begin, end
-        )
-        if found < 0:
-            found = count
-            store.slots[slot], store.kind[count] = count, kind
-            count += 1
-            store.start[count] = end
-        forms.number[n] = found
-    return count
 
 
 @kernel

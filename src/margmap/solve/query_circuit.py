@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -151,6 +151,24 @@ def added(a: float, b: float) -> float:
 
 
 @kernel
+def _hash(child: IntArray, bits: NDArray[np.uint64], node_kind: int, begin: int, end: int) -> Any:
+    """A hash of a node's kind and edges, from two chains side by side: each step of one waits for the step before."""
+    odd, fold = np.uint64(0xBF58476D1CE4E5B9), np.uint64(29)
+    h = np.uint64(node_kind) * np.uint64(0x9E3779B97F4A7C15)
+    other = np.uint64(end - begin)
+    for e in range(begin, end - 1, 2):
+        h = (h ^ np.uint64(child[e]) ^ bits[e]) * odd
+        other = (other ^ np.uint64(child[e + 1]) ^ bits[e + 1]) * odd
+        h ^= h >> fold
+        other ^= other >> fold
+    if (end - begin) & 1:
+        h = (h ^ np.uint64(child[end - 1]) ^ bits[end - 1]) * odd
+        h ^= h >> fold
+    h = (h ^ (other + odd)) * odd
+    return h ^ (h >> fold)
+
+
+@kernel
 def equal_node(
     kind: KindArray,
     start: LongArray,
@@ -166,11 +184,7 @@ def equal_node(
 
     ``slots`` is a hash table whose size is a power of two; ``bits`` are those of the weights.
     """
-    h = np.uint64(node_kind) * np.uint64(0x9E3779B97F4A7C15)
-    for e in range(begin, end):
-        h = (h ^ np.uint64(child[e]) ^ bits[e]) * np.uint64(0xBF58476D1CE4E5B9)
-        h ^= h >> np.uint64(29)
-    slot = np.int64(h & np.uint64(slots.size - 1))
+    slot = np.int64(_hash(child, bits, node_kind, begin, end) & np.uint64(slots.size - 1))
     while slots[slot] >= 0:
         k = slots[slot]
         if kind[k] == node_kind and start[k + 1] - start[k] == end - begin:

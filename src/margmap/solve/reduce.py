@@ -13,17 +13,19 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray, Name
+from margmap.circuit import PRODUCT, Circuit, FloatArray, IntArray, KindArray, LongArray, Name
 from margmap.circuit.observation import Observation
 from margmap.circuit.properties import require_tractable
 from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
-from margmap.foundation.pairs import EPS, EXACT, encoded, log_of, moved
-from margmap.inference.passes import edge_share, forward, share_weight
+from margmap.foundation.pairs import log_of, moved
+from margmap.inference.dense import dense_rows
+from margmap.inference.passes import edge_share, forward
 from margmap.inference.scaled import Scaled, require_within_reach, scaled
 from margmap.inference.soft import conditioned_circuit
-from margmap.solve.query_circuit import Flat, rebuild
+from margmap.solve.forms import Forms, Query, Store, build
+from margmap.solve.query_circuit import Flat, log_factor_of, rebuild
 
 
 @dataclass(frozen=True)
@@ -77,19 +79,41 @@ def reduce_codes(
         kept: Reduced | None = circuit.memory.reduce(columns, codes, reals)
         if kept is not None:
             return kept
-    s, position, cardinality = scaled(circuit), positions(circuit, columns), circuit.cardinality[list(columns)]
-    asked = circuit.scopes.meeting(columns)
-    work = partial(_reduce, s, codes, reals, position, cardinality, circuit.scopes.id, asked)
-    room = 32 * circuit.num_edges + 48 * circuit.num_nodes
-    kind, start, child, weight, var, code, value, exponent = run(work, 4 * circuit.num_edges, room)
+    s, query = scaled(circuit), query_of(circuit, columns)
+    work = partial(_reduce, s, dense_rows(circuit), codes, reals, query, most_children(circuit, query))
+    room = 12 * circuit.num_edges + 96 * circuit.num_nodes
+    arrays, count, log_factor, all_used, value, exponent = run(work, 4 * circuit.num_edges, room)
     if value == 0:
         raise impossible()
-    whole = Flat(kind, start, child, weight, var, code)
-    # The root sums to 1, so that the factor taken out of it is 1 but for rounding.
-    flat, log_factor = rebuild(whole, np.ones(whole.num_edges, dtype=np.bool_), run)
+    flat = _without_room(Flat(*arrays), count)
+    if not all_used:  # an indicator that nothing leads to goes
+        flat, _ = rebuild(flat, np.ones(flat.num_edges, dtype=np.bool_), run)
     names = tuple(circuit.variables[c].name for c in columns)
     evidence = (value * s.total, exponent + s.total_exponent)
-    return Reduced(flat, names, cardinality, evidence, s.rounding + abs(log_factor))
+    # The root sums to 1, so that the factor taken out of it is 1 but for rounding.
+    return Reduced(flat, names, query.cardinality, evidence, s.rounding + abs(log_factor))
+
+
+def query_of(circuit: Circuit, columns: Sequence[int]) -> Query:
+    """A query as kernels take it."""
+    cardinality = circuit.cardinality[list(columns)]
+    first_leaf = np.concatenate(([0], np.cumsum(cardinality))).astype(np.int64)
+    asked = circuit.scopes.meeting(columns)[circuit.scopes.id]
+    return Query(positions(circuit, columns), cardinality, first_leaf, asked)
+
+
+def most_children(circuit: Circuit, query: Query) -> int:
+    """The most edges that a node can have in the reduced circuit."""
+    return max(int(np.diff(circuit.start).max()), int(query.cardinality.max(initial=0)))
+
+
+def _without_room(flat: Flat, nodes: int) -> Flat:
+    """The first nodes of a circuit; copied only where that saves a good part of the memory."""
+    edges = int(flat.start[nodes])
+    kind, start, child, weight, var, value = flat
+    arrays = (kind[:nodes], start[: nodes + 1], child[:edges], weight[:edges], var[:nodes], value[:nodes])
+    spare = 4 * edges < 3 * child.size
+    return Flat(*(array.copy() for array in arrays)) if spare else Flat(*arrays)
 
 
 def heaviest_state(
@@ -168,102 +192,82 @@ def _follow(
 
 
 @kernel
-def leaf_share(s: Scaled, n: int, x: int, cardinality: int) -> float:
-    """The part that a value has of the total of a leaf of the query, as a weight that is not less than it."""
-    table = s.table_start[n]
-    total, power = s.table[table + cardinality], s.table_shift[table + cardinality]
-    shift = s.table_shift[table + x] - power
-    if abs(shift) > EXACT:
-        shift += 8 * EPS * abs(shift)
-    return min(encoded(s.table[table + x] / total, shift), 1.0)
-
-
-@kernel
 def _reduce(
     s: Scaled,
+    first_row: IntArray,
     codes: IntArray,
     reals: FloatArray,
-    position: IntArray,
-    cardinality: IntArray,
-    scope: IntArray,
-    asked_scope: NDArray[np.bool_],
+    query: Query,
+    most: int,
     stop: LongArray,
-) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float, float]:
+) -> tuple[tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray], int, float, bool, float, float]:
+    """The reduced circuit in arrays with room at their ends, its number of nodes, the log of a factor taken out of it.
+
+    And whether all indicators are used, and the root's value as a pair.
+    """
     n_old = s.kind.size
     value, exponent = np.empty(n_old), np.empty(n_old)
     forward(s, codes, reals, value, exponent)
+    root = n_old - 1
 
     # What of the circuit the query can still reach, and how much room it will need.
-    asked = np.empty(n_old, dtype=np.bool_)
-    for n in range(n_old):
-        asked[n] = asked_scope[scope[n]]
     live = np.zeros(n_old, dtype=np.bool_)
-    live[n_old - 1] = asked[n_old - 1] and value[n_old - 1] > 0
-    share = np.empty(s.child.size)  # filled below live sums only
-    room_nodes, room_edges = 0, 0
-    first_leaf = np.zeros(cardinality.size + 1, dtype=np.int64)
-    for q in range(cardinality.size):
-        first_leaf[q + 1] = first_leaf[q] + cardinality[q]
+    live[root] = query.asked[root] and value[root] > 0
+    leaves = query.first_leaf[-1]
+    used = np.zeros(leaves, dtype=np.bool_)
+    nodes, edges, block = 0, 0, -1
     for n in range(n_old - 1, -1, -1):
         if not live[n]:
             continue
         if stop[0] != 0:
             break
-        room_nodes += 1
+        nodes += 1
         if s.kind[n] < PRODUCT:
-            room_edges += cardinality[position[s.var[n]]]
+            q = query.position[s.var[n]]
+            edges += query.cardinality[q]
+            for x in range(query.cardinality[q]):
+                used[query.first_leaf[q] + x] |= s.table[s.table_start[n] + x] > 0
             continue
-        for e in range(s.start[n], s.start[n + 1]):
-            c = s.child[e]
-            if s.kind[n] == PRODUCT:
-                live[c] |= asked[c]
-                room_edges += 1
-            else:
-                share[e] = share_weight(s, n, e, value, exponent)
-                if share[e] != 0:
-                    live[c] = True
-                    room_edges += 1
+        edges += s.start[n + 1] - s.start[n]
+        if s.kind[n] == PRODUCT:
+            for e in range(s.start[n], s.start[n + 1]):
+                live[s.child[e]] |= query.asked[s.child[e]]
+        elif first_row[n] < 0 or first_row[n] != block:  # otherwise another row has marked the children
+            for e in range(s.start[n], s.start[n + 1]):
+                live[s.child[e]] |= s.weight[e] > 0 and value[s.child[e]] > 0
+            if first_row[n] >= 0:
+                block = first_row[n]
 
-    # The indicators come first, then one node for each that is left, still with all its detours.
-    room_nodes += first_leaf[-1]
-    kind = np.zeros(room_nodes, dtype=np.int8)
-    start = np.zeros(room_nodes + 1, dtype=np.int64)
-    child = np.zeros(room_edges, dtype=np.int32)
-    weight = np.ones(room_edges)
-    var = np.full(room_nodes, -1, dtype=np.int32)
-    leaf_value = np.full(room_nodes, -1, dtype=np.int32)
-    for q in range(cardinality.size):
-        for x in range(cardinality[q]):
-            var[first_leaf[q] + x], leaf_value[first_leaf[q] + x] = q, x
-    count, end = first_leaf[-1], 0
-    number = np.full(n_old, -1, dtype=np.int32)
+    # The indicators come first.
+    room = leaves + nodes
+    size = 64
+    while size < 2 * room:
+        size *= 2
+    store = Store(
+        np.zeros(room, dtype=np.int8),
+        np.zeros(room + 1, dtype=np.int64),
+        np.empty(edges, dtype=np.int32),
+        np.empty(edges),
+        np.full(room, -1, dtype=np.int32),
+        np.full(room, -1, dtype=np.int32),
+        np.full(size, -1, dtype=np.int32),
+        np.full(room, -1, dtype=np.int64),
+        np.empty(0, dtype=np.int32),
+    )
+    all_used = True
+    for q in range(query.cardinality.size):
+        for x in range(query.cardinality[q]):
+            leaf = query.first_leaf[q] + x
+            store.var[leaf], store.value[leaf] = q, x
+            all_used &= used[leaf]
+    order = np.empty(nodes, dtype=np.int32)
+    found = 0
     for n in range(n_old):
-        if stop[0] != 0:
-            break
-        if not live[n]:
-            continue
-        if s.kind[n] < PRODUCT:
-            q = position[s.var[n]]
-            for x in range(cardinality[q]):
-                part = leaf_share(s, n, x, cardinality[q])
-                if part != 0:
-                    child[end], weight[end] = first_leaf[q] + x, part
-                    end += 1
-            kind[count] = SUM
-        elif s.kind[n] == PRODUCT:
-            for e in range(s.start[n], s.start[n + 1]):
-                if asked[s.child[e]]:
-                    child[end] = number[s.child[e]]
-                    end += 1
-            kind[count] = PRODUCT
-        else:
-            for e in range(s.start[n], s.start[n + 1]):
-                if share[e] != 0:
-                    child[end], weight[end] = number[s.child[e]], share[e]
-                    end += 1
-            kind[count] = SUM
-        number[n] = count
-        count += 1
-        start[count] = end
-    root = n_old - 1
-    return kind, start, child[:end].copy(), weight[:end].copy(), var, leaf_value, value[root], exponent[root]
+        if live[n]:
+            order[found] = n
+            found += 1
+    forms = Forms(np.full(n_old, -1, dtype=np.int32), np.ones(n_old), np.zeros(n_old))
+    build(s, first_row, order[:found], value, exponent, query, forms, store, leaves, most, stop)
+    arrays = (store.kind, store.start, store.child, store.weight, store.var, store.value)
+    log_factor = log_factor_of(forms.factor[root], forms.exponent[root]) if nodes > 0 else 0.0
+    return arrays, forms.number[root] + 1, log_factor, all_used, value[root], exponent[root]

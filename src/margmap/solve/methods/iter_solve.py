@@ -85,10 +85,17 @@ def solve(
         near = did_you_mean(heuristic, ("UB", "Pruned"))
         raise QueryError(f"unknown heuristic {heuristic!r}: {near}choose 'UB' or 'Pruned'")
     most = limits.memory // BYTES_PER_EDGE if max_edges is None else max_edges
-    return _Run(reduced, limits, heuristic, regroup, climb, fix, most, on_iteration).solve()
+    return Transformations(reduced, limits, heuristic, regroup, climb, fix, most, on_iteration).solve()
 
 
-class _Run:
+def in_turns(reduced: Reduced, limits: Limits) -> Transformations:
+    """The same as something that can be run for a while, and later goes on from there."""
+    return Transformations(reduced, limits, "UB", True, True, True, limits.memory // BYTES_PER_EDGE, None)
+
+
+class Transformations:
+    """A run of Iter-Solve: ``log_upper`` bounds all states, ``incumbents`` has the best one so far."""
+
     def __init__(
         self,
         reduced: Reduced,
@@ -115,16 +122,24 @@ class _Run:
         self.pruned_of = np.zeros(reduced.cardinality.size, dtype=np.int64)
         self.first = self._bound(reduced.flat, 0.0)
         self.incumbents = Incumbents(reduced.flat, self.first.bounds, reduced.cardinality, limits)
+        self.view: View | None = None
+
+    def go_on(self, limits: Limits) -> Status:
+        """Iterate until the bounds meet or a limit is reached."""
+        self.limits = self.incumbents.limits = limits
+        try:
+            if self.view is None:
+                self._improve(self.first)
+                self.view = self._regrouped(self.first)
+            while not self._closed(self.view):
+                self.view = self._iterate(self.view)
+        except Stopped as stop:
+            return stop.status
+        return "optimal"
 
     def solve(self) -> Outcome:
-        status: Status = "optimal"
-        try:
-            self._improve(self.first)
-            view = self._regrouped(self.first)
-            while not self._closed(view):
-                view = self._iterate(view)
-        except Stopped as stop:
-            status = stop.status
+        """Iterate, and say what came of it."""
+        status = self.go_on(self.limits)
         state, log_lower = self.incumbents.best
         details = {"iterations": len(self.trace), "peak_edges": self.peak_edges, "trace": tuple(self.trace)}
         return Outcome([state], max(self.log_upper, log_lower + self.slack), status, details)
@@ -132,6 +147,7 @@ class _Run:
     def _iterate(self, view: View) -> View:
         at = self.limits.clock()
         view, rounds = self._prune(view)
+        self.view = view  # which is not lost if the split is stopped
         pruned_at = self.limits.clock()
         pruned = self._sizes(view)
         if self._closed(view):
@@ -142,10 +158,10 @@ class _Run:
             self._record(at, pruned_at, rounds, pruned, -1, self._sizes(view))
             return view
         self.limits.check()
-        self.free[variable] = False
         if split_size(view.flat, variable, view.supports) > self.max_edges:
             raise Stopped("memory_limit")
         flat, log_factor = split(view.flat, variable, view.supports, self.limits.run)
+        self.free[variable] = False
         view = self._regrouped(self._bound(flat, raised(view.log_factor, log_factor)))
         self._improve(view)
         self._closed(view)

@@ -21,6 +21,7 @@ from margmap.solve.methods.branch_and_bound import Search
 from margmap.solve.methods.frontier.pending import nothing_pending, pending_rows
 from margmap.solve.methods.frontier.scope_tree import Plan, make_plan, rounding_of
 from margmap.solve.methods.frontier.sweep import sweep
+from margmap.solve.methods.iter_solve import Transformations, in_turns
 from margmap.solve.output_bounds import view_of
 from margmap.solve.prices import Priced
 from margmap.solve.query_circuit import Flat
@@ -35,6 +36,11 @@ PAIRS, PAIRS_OF_ONE = 4096, 16
 
 # Sweeps this narrow are done before the search of `branch` gets its turn.
 BRANCH_FROM = 4096
+
+# A turn of the transformations of `iterative` takes so many seconds at least.
+LEAST_TURN = 0.1
+# The first sweep that takes longer than this, and longer than all before it, waits for the first turn of those.
+FIRST_SWEEP = 0.5
 
 # A sweep of fewer multiplications is over in some milliseconds; only a longer one is done where it can be stopped.
 QUICK_WORK = 10_000_000
@@ -77,8 +83,12 @@ def solve_planned(
     max_width: int | None = None,
     floor: float = -np.inf,
     priced: Priced | None = None,
+    portfolio: bool = False,
 ) -> Outcome:
-    """The same for a circuit that has its plan already; states with a log value up to ``floor`` are of no interest."""
+    """The same for a circuit that has its plan already; states with a log value up to ``floor`` are of no interest.
+
+    With ``portfolio``, the transformations of ``iterative`` get their turns between wide sweeps.
+    """
     cardinality = reduced.cardinality
     bounds = view_of(flat, 0.0, cardinality, limits.run).bounds
     slack = limits.gap / 4
@@ -96,6 +106,7 @@ def solve_planned(
     rounds, widest, search_nodes = 0, 0, 0
     status: Status = "optimal"
     begun = limits.clock()
+    turns = _Turns(reduced, limits, begun) if portfolio and k == 1 and priced is None else None
     try:
         for state in () if priced is None else priced.states:
             incumbents.offer(state, climb=False)
@@ -114,7 +125,16 @@ def solve_planned(
             work = partial(sweep, *problem, log_floor, width, pairs, k)
             ended, values, states, upper, wide = work(np.array([0, quick(QUICK_WORK)]))
             if not ended:
-                _, values, states, upper, wide = limits.run(work)
+                try:
+                    _, values, states, upper, wide = (limits if turns is None else turns.for_a_sweep()).run(work)
+                except Stopped:
+                    limits.check()  # which raises unless only the sweep's turn is over
+                    if turns is None:
+                        raise
+                    log_upper = turns.take(incumbents, log_upper)
+                    if turns.proven:
+                        break
+                    continue
             rounds, widest = rounds + 1, max(widest, int(wide))
             for state in states:
                 incumbents.offer(state, climb=False)
@@ -150,6 +170,10 @@ def solve_planned(
                     break  # proven, within the search's own slack
                 if why in ("interrupted", "memory_limit"):
                     raise Stopped(why)
+                if turns is not None:
+                    log_upper = turns.take(incumbents, log_upper)
+                    if turns.proven:
+                        break
             width *= WIDTH_GROWTH
     except Stopped as stopped:
         status = stopped.status
@@ -157,6 +181,53 @@ def solve_planned(
     details = {"rounds": rounds, "widest": widest, "search_nodes": search_nodes}
     log_upper = max(log_upper, max(floor, incumbents.floor) + slack)
     return Outcome(best, raised(log_upper, rounding), status, details)
+
+
+class _Turns:
+    """The turns that the transformations of ``iterative`` get, longer ones as long as their bound is the best.
+
+    Both sides share the best state, and the bound is the smaller one.
+    """
+
+    def __init__(self, reduced: Reduced, limits: Limits, begun: float) -> None:
+        self._reduced, self._limits, self._begun = reduced, limits, begun
+        self._run: Transformations | None = None
+        self._over = self._leads = False
+        #: Whether the transformations came to their end: the best state is optimal, within their own slack.
+        self.proven = False
+
+    def _turn(self, part: float, least: float) -> Limits:
+        """So much of the time since the beginning, and at least so many seconds."""
+        now = self._limits.clock()
+        return self._limits.until(now + max(least, part * (now - self._begun)))
+
+    def for_a_sweep(self) -> Limits:
+        """The limits of a sweep: its own turn, unless the transformations have had theirs and have not done better."""
+        if self._over or not (self._leads or self._run is None):
+            return self._limits
+        return self._turn(0.5, LEAST_TURN) if self._leads else self._turn(1.0, FIRST_SWEEP)
+
+    def take(self, incumbents: Incumbents, log_upper: float) -> float:
+        """One turn of the transformations; a bound on all states, the best state goes to ``incumbents``."""
+        if self._over:
+            return log_upper
+        turn = self._turn(1.0 if self._leads or self._run is None else 0.25, LEAST_TURN)
+        try:
+            if self._run is None:
+                self._run = in_turns(self._reduced, turn)
+        except Stopped:
+            self._limits.check()
+            return log_upper
+        if incumbents.ranked:
+            self._run.incumbents.offer(incumbents.best[0], climb=False)
+        status = self._run.go_on(turn)
+        incumbents.offer(self._run.incumbents.best[0], climb=False)
+        if status == "interrupted":
+            raise Stopped(status)
+        self._over = status in ("optimal", "memory_limit", "precision_limit")
+        self.proven = status == "optimal"
+        self._leads = self._run.log_upper <= log_upper
+        return min(log_upper, max(self._run.log_upper, self._run.incumbents.best[1] + self._run.slack))
 
 
 def _search(

@@ -1,0 +1,30 @@
+"""Memory: what a process has, and what it gives back."""
+
+import sys
+from mmap import ACCESS_READ, mmap
+
+import numpy as np
+import pytest
+
+from margmap.foundation.memory import let_go, resident
+
+
+def test_a_mapped_array_is_given_back_and_still_there(tmp_path):
+    numbers = np.arange(4_000_000, dtype=np.float64)
+    (tmp_path / "numbers").write_bytes(b"some bytes before " * 4 + numbers.tobytes())
+    with open(tmp_path / "numbers", "rb") as file:
+        data = mmap(file.fileno(), 0, access=ACCESS_READ)
+    mapped = np.frombuffer(memoryview(data), np.float64, numbers.size, 72)[1:]
+    assert mapped.sum() == numbers.sum()
+    before = resident()
+    let_go(mapped)
+    if sys.platform == "linux":
+        assert before - resident() > 0.9 * mapped.nbytes
+    assert np.array_equal(mapped, numbers[1:])
+
+
+@pytest.mark.parametrize("array", [np.ones(100_000), np.frombuffer(bytes(80_000)), np.ones(0)])
+def test_other_arrays_stay(array):
+    before = array.copy()
+    let_go(array)
+    assert np.array_equal(array, before)
