@@ -31,7 +31,7 @@ from margmap.inference.scaled import scaled
 from margmap.network.network import Network
 from margmap.solve.kept_reduction import KeptReduction
 from margmap.solve.marginal_map import marginal_map
-from margmap.solve.methods import AUTO
+from margmap.solve.methods import AUTO, MethodName
 from margmap.solve.network_map import compile_rounding
 from margmap.solve.question import check_limits
 from margmap.solve.reduce import Reduced
@@ -82,7 +82,7 @@ class Session:
         self,
         query: Sequence[Name] | None = None,
         evidence: Mapping[Name, Value] | None = None,
-        method: str = AUTO,
+        method: MethodName = AUTO,
         time_limit: float | None = None,
         **keywords: Any,
     ) -> Result:
