@@ -86,5 +86,5 @@ def _show_sums(sums: dict[str, float]) -> None:
     for what, name in ((f"pixels right, of {pixels}", "pixels"), (f"middles all right, of {digits}", "digits")):
         one, two, three = (int(sums[f"{who}_{name}_right"]) for who in ("map", "mpe", "single"))
         print(f"   {what:<34}{one:>14}{two:>8}{three:>19}")
-    print(f"   Marginal MAP and MPE differ on {int(sums['differ'])} digits. Pixel by pixel, more pixels are right, but they")
-    print("   need not go together: what is asked for is the most likely combination.")
+    print(f"   Marginal MAP and MPE differ on {int(sums['differ'])} digits. Pixel by pixel, more pixels are right; but")
+    print("   they need not go together: what is asked for is the most likely combination.")
