@@ -178,7 +178,7 @@ class _Job:
     model: Circuit | Network
     columns: tuple[int, ...]
     query: Query
-    method: str
+    method: MethodName
     time_limit: float | None
     options: dict[str, Any]
 
