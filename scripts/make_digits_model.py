@@ -21,7 +21,7 @@ from margmap.demo import Comparison, Digit, complete_digit
 
 MODELS = Path(__file__).parent.parent / "src" / "margmap" / "models"
 TRAIN, VALID = 1300, 250
-SHOWN = 6
+SHOWN = 4
 LATENT = 24
 
 

@@ -68,7 +68,7 @@ def closing() -> mm.plot.Picture:
 
 def digits(path: Path) -> None:
     """The picture of ``margmap demo``."""
-    circuit, shown = demo.load_digits(), demo.held_out()[:4]
+    circuit, shown = demo.load_digits(), demo.held_out()
     picture.write_demo(shown, [demo.complete_digit(circuit, digit) for digit in shown], path)
 
 

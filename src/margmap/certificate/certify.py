@@ -55,7 +55,7 @@ AT_ONCE = 1 << 12
 def certify(
     circuit: object,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Observation] | None = None,
+    evidence: Mapping[Any, Observation] | None = None,
     *,
     result: Result | None = None,
     gap: float = TOLERANCE,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -34,7 +36,8 @@ def demo(
         _show_diagnosis(patient)
     with spinner("Solving ..."):
         circuit, shown = models.load_digits(), models.held_out()
-        found = [models.complete_digit(circuit, digit) for digit in shown]
+        with _without_waiting():
+            found = [models.complete_digit(circuit, digit) for digit in shown]
     picture.write_demo(shown, found, output)
     if json:
         rows = [{"label": d.label, **answer.to_dict()} for d, answer in zip(shown, found, strict=True)]
@@ -54,6 +57,18 @@ def demo(
     print("Next:  margmap explore    click your own questions on a local page (pip install 'margmap[explore]')")
     print("       margmap solve clinic --query illness,course --evidence season=spring,fever=high")
     print("       the tour           docs/tour.md: ten minutes, from the first question to a model of your own table")
+
+
+@contextmanager
+def _without_waiting() -> Iterator[None]:
+    """Where nothing is compiled yet, the digits are interpreted: that takes seconds, and compiling half a minute."""
+    from margmap.foundation import background, jit
+
+    if jit.chosen_tier() == "auto" and not background.is_warm():
+        with jit.forced("interpret"):
+            yield
+    else:
+        yield
 
 
 def _show_diagnosis(found: Comparison) -> None:

@@ -56,7 +56,7 @@ class Reduced:
 
 
 def reduce(
-    circuit: Circuit, query: Sequence[Name] | None, evidence: Mapping[Name, Observation] | None = None
+    circuit: Circuit, query: Sequence[Name] | None, evidence: Mapping[Any, Observation] | None = None
 ) -> Reduced:
     """The circuit over the query variables that is left of ``circuit`` under ``evidence``."""
     require_tractable(circuit)
