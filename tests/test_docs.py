@@ -33,6 +33,10 @@ def blocks(language: str, pages: list[Path]) -> list[object]:
     return found
 
 
+def python_blocks(page: Path) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
 @pytest.mark.parametrize("code", blocks("python", PAGES))
 def test_python_blocks_run(code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     if "dask=" in code:
@@ -45,6 +49,9 @@ def test_python_blocks_run(code: str, tmp_path: Path, monkeypatch: pytest.Monkey
 def test_margmap_commands_run(text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines that start with `margmap`, in order, in one folder; other lines are not for a test to run."""
     monkeypatch.chdir(tmp_path)
+    if "shop.csv" in text:  # the tour has just written it
+        made = next(code for code in python_blocks(ROOT / "docs" / "tour.md") if "shop.csv" in code)
+        exec(compile(made, "example", "exec"), {"__name__": "example"})
     for line in text.splitlines():
         words = shlex.split(line, comments=True)
         if words[:1] == ["margmap"]:
@@ -58,8 +65,31 @@ def test_every_public_name_is_in_the_reference() -> None:
     pages = [page.read_text(encoding="utf-8") for page in sorted((ROOT / "docs" / "reference").glob("*.md"))]
     entries = [entry for page in pages for entry in re.split(r"^::: ", page, flags=re.MULTILINE)[1:]]
     names = [entry.split("\n")[0].strip() for entry in entries]
-    expected = {f"margmap.{name}" for name in mm.__all__} | {f"margmap.learn.{name}" for name in mm.learn.__all__}
+    expected = {f"margmap.{name}" for name in mm.__all__}
+    for module in (mm.constraints, mm.learn, mm.plot):
+        expected |= {f"margmap.{module.__name__.split('.')[-1]}.{name}" for name in module.__all__}
     assert sorted(names) == sorted(set(names))
-    assert expected - set(names) == {"margmap.learn.DATASETS"}  # it is data, shown with load_dataset
+    data = {"margmap.learn.DATASETS", "margmap.plot.FORMATS"}  # shown with load_dataset and with save
+    assert expected - set(names) == data
     for name, entry in zip(names, entries, strict=True):
         assert "```python\n" in entry or "other-libraries.md#" in entry, name
+
+
+def test_the_examples_have_types(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the README and the tour show passes `mypy --strict`, each block as a program of its own."""
+    api = pytest.importorskip("mypy.api", reason="mypy is not installed")
+    files = []
+    for page in (ROOT / "README.md", ROOT / "docs" / "index.md", ROOT / "docs" / "tour.md"):
+        for i, code in enumerate(python_blocks(page)):
+            files.append(tmp_path / f"{page.stem.lower()}_{i}.py")
+            files[-1].write_text(code)
+    wrong = tmp_path / "misspelt.py"
+    wrong.write_text('import margmap as mm\n\nmm.marginal_mapp(mm.load("clinic"), ["illness"])\n')
+    monkeypatch.chdir(ROOT)  # with the settings and the cache of `make types`
+    monkeypatch.setenv("MYPYPATH", "src")
+    out, err, _ = api.run(["--strict", "--scripts-are-modules", *map(str, [*files, wrong])])
+    lines = [line for line in out.splitlines() if ": error:" in line]
+    assert err == ""
+    assert len(lines) == 1, out
+    assert "misspelt.py:3" in lines[0]
+    assert "marginal_mapp" in lines[0]

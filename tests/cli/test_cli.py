@@ -425,9 +425,14 @@ def test_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert run.code == 0
     assert "marginal MAP" in run.out
     assert "proven optimal" in run.out
+    assert re.search(r"marginal MAP +flu, severe +66.6 %  #{27}\n", run.out)
+    assert re.search(r"MPE +allergy, mild +3.4 %  #\n", run.out)
+    assert "margmap explore" in run.out.splitlines()[-3]
     assert (tmp_path / "margmap-demo.png").read_bytes().startswith(b"\x89PNG")
     answer = Run("demo", "--json", "-o", "other.png").json
     assert (tmp_path / "other.png").exists()
+    assert answer["diagnosis"]["projected_mpe"]["state"] == {"illness": "allergy", "course": "mild"}
+    assert answer["held_out"]["digits"] == 247
     for digit in answer["digits"]:
         assert digit["marginal_map"]["log_conditional"] > digit["projected_mpe"]["log_conditional"]
 

@@ -30,7 +30,8 @@ from margmap import (
 )
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, Parts, assemble
 from margmap.foundation.limits import Limits, Status, Stopped
-from margmap.solve.methods import methods_for
+from margmap.solve.methods import METHODS as ALL_METHODS
+from margmap.solve.methods import MethodName, methods_for
 from margmap.solve.result import Result
 
 METHODS = [method.name for method in methods_for("circuit")]
@@ -539,3 +540,7 @@ def test_text_of_a_stopped_result():
     assert r.trace == ()
     wide = Result("optimal", {"a": 1}, -10.0, -9.0, -9.5, "brute", 1.25)
     assert "within the gap asked for: a better state can have at most log p = -9.500000, 0.5 nats more" in str(wide)
+
+
+def test_type_checkers_know_the_methods():
+    assert sorted(typing.get_args(MethodName)) == sorted(["auto", *ALL_METHODS])

@@ -17,10 +17,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import reduce
 from operator import add, mul
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from margmap.errors import MargmapError
 from margmap.foundation.memory import peak_memory
+
+if TYPE_CHECKING:
+    from margmap.solve.methods import MethodName
 
 #: How often the end of a run, or of whoever asked for it, is looked for.
 WATCH_MILLISECONDS = 5
@@ -107,7 +110,7 @@ def _solve(task: dict[str, Any], ready: Callable[[], None]) -> dict[str, Any]:
     return answer
 
 
-def warm_up(method: str, options: dict[str, Any]) -> None:
+def warm_up(method: MethodName, options: dict[str, Any]) -> None:
     """Load the kernels, and on a new machine compile them, before the clock is looked at.
 
     On a problem of no size, but one that every method has to work on: a mixture of coins that exclude nothing.

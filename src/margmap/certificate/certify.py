@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import or_
+from typing import Any
 
 import numpy as np
 
@@ -55,7 +56,7 @@ AT_ONCE = 1 << 12
 def certify(
     circuit: object,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Observation] | None = None,
+    evidence: Mapping[Any, Observation] | None = None,
     *,
     result: Result | None = None,
     gap: float = TOLERANCE,

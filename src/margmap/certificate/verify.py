@@ -91,7 +91,7 @@ def verify(
     certificate: Certificate,
     *,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Observation] | None = None,
+    evidence: Mapping[Any, Observation] | None = None,
     tolerance: float = TOLERANCE,
     max_work: int = MOST_WORK,
 ) -> Verdict:
@@ -202,7 +202,7 @@ def _check_question(
     circuit: Circuit,
     certificate: Certificate,
     query: Sequence[Name] | None,
-    evidence: Mapping[Name, Observation] | None,
+    evidence: Mapping[Any, Observation] | None,
 ) -> None:
     if query is not None and set(circuit.query_columns(query, ())) != set(map(circuit.own, certificate.query)):
         raise Refused("the certificate is about another query")

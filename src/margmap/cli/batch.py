@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from margmap.circuit import Circuit, Name
     from margmap.network.network import Network
     from margmap.solve.batch import Answer
+    from margmap.solve.methods import MethodName
 
 #: The first columns of a CSV of answers; the query's variables follow.
 COLUMNS = ("row", "status", "log_prob", "log_conditional", "log_upper", "gap", "method", "seconds", "error")
@@ -43,7 +44,7 @@ class Job(NamedTuple):
     model: Path
     rows: Path
     query: list[Name] | None
-    method: str
+    method: MethodName
     time_limit: float | None
     header: bool | None
     options: Mapping[str, Any]

@@ -9,7 +9,7 @@ import time
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
@@ -27,7 +27,7 @@ from margmap.cli.options import Dask, Evidence, Format, Index, Instance, Json, M
 from margmap.cli.output import complain, filled_bar, print_json, print_state, print_table, printable, report, spinner
 from margmap.errors import LimitError, MargmapError, QueryError
 from margmap.foundation.wording import counted, listed
-from margmap.solve.methods import AUTO, METHODS
+from margmap.solve.methods import AUTO, METHODS, MethodName
 
 if TYPE_CHECKING:
     from margmap.circuit import Circuit, Name, Value
@@ -137,7 +137,7 @@ def solve(
         from margmap.cli.batch_rows import Extras
         from margmap.cli.table_options import parse_columns
 
-        job = Job(model, batch, asked, method, time_limit, header, options)
+        job = Job(model, batch, asked, cast(MethodName, method), time_limit, header, options)
         extras = Extras(id, parse_columns("--carry", carry) or (), truth)
         _report_batch(solve_batch(loaded, job, output, jobs, dask, extras), output, json)
         return

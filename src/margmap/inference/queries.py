@@ -39,7 +39,7 @@ from margmap.io.evidence_rows import read_rows
 from margmap.network.network import Network
 from margmap.network.virtual import with_virtual_evidence
 
-Evidence = Mapping[Name, Observation]
+Evidence = Mapping[Any, Observation]
 
 
 class Posteriors(Mapping[Name, dict[int | str, float]]):

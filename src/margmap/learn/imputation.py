@@ -319,7 +319,7 @@ def _fill_means(circuit: Circuit, filled: NDArray[Any], row: int, wanted: NDArra
         for v, x in zip(circuit.variables, filled[row].tolist(), strict=True)
         if x == x and (v.continuous or x >= 0)
     }
-    found = posteriors(circuit, known)  # type: ignore[arg-type]  # the Variable itself is a name that is always clear
+    found = posteriors(circuit, known)  # the Variable itself is a name that is always clear
     for column in np.flatnonzero(wanted & np.isnan(filled[row])).tolist():
         filled[row, column] = found.array(circuit.names[column])[0]
 

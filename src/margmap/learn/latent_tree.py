@@ -234,7 +234,7 @@ def hclt(data: Any, valid: Any = None, **options: Any) -> Circuit:
     >>> import numpy as np
     >>> from margmap.learn import hclt
     >>> rows = np.random.default_rng(0).integers(-1, 2, (100, 5))  # -1 is a missing cell
-    >>> hclt(rows, latent=4, epochs=2).properties.structured_decomposable
+    >>> hclt(rows, latent=4, epochs=2).properties.structured
     True
     """
     return learn_hclt(data, valid, **options).circuit

@@ -18,7 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -89,7 +89,7 @@ class Prediction:
 def predict(
     network: object,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Observation] | None = None,
+    evidence: Mapping[Any, Observation] | None = None,
     *,
     seed: int = 0,
 ) -> Prediction:
@@ -101,7 +101,7 @@ def predict(
 def compile(
     network: object,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Observation] | None = None,
+    evidence: Mapping[Any, Observation] | None = None,
     *,
     max_edges: int | None = None,
     seed: int = 0,
@@ -140,7 +140,7 @@ def compile_planned(
 
 
 def _problem(
-    network: Network, query: Sequence[Name] | None, evidence: Mapping[Name, Observation] | None
+    network: Network, query: Sequence[Name] | None, evidence: Mapping[Any, Observation] | None
 ) -> tuple[Problem, set[int], dict[int, int]]:
     observed = network.observed(evidence)
     asked = network.asked(query, observed)

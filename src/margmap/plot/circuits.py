@@ -55,7 +55,7 @@ def circuit(
     result: Result | None = None,
     *,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Observation] | None = None,
+    evidence: Mapping[Any, Observation] | None = None,
     ax: Axes | None = None,
 ) -> Drawing:
     """Draw a circuit, layer by layer; with a question, what the solver sees of it.

@@ -32,7 +32,7 @@ def network(
     model: object,
     result: Result | None = None,
     *,
-    evidence: Mapping[Name, Observation] | None = None,
+    evidence: Mapping[Any, Observation] | None = None,
     posteriors: bool = True,
     ax: Axes | None = None,
 ) -> Drawing:

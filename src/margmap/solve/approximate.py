@@ -58,7 +58,7 @@ class Approximation:
 def approximate(
     model: object,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Observation] | None = None,
+    evidence: Mapping[Any, Observation] | None = None,
     method: str = "k_best_tree",
     *,
     max_edges: int | None = None,
@@ -108,7 +108,7 @@ def approximate(
 
 
 def _compiled(
-    network: Network, query: Sequence[Name] | None, evidence: Mapping[Name, Observation] | None, max_edges: int | None
+    network: Network, query: Sequence[Name] | None, evidence: Mapping[Any, Observation] | None, max_edges: int | None
 ) -> tuple[Circuit, list[Any], dict[Any, Any]]:
     """The circuit for one question, and the question as this circuit understands it."""
     observed = network.observed(evidence)

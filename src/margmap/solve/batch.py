@@ -34,7 +34,7 @@ from margmap.io.evidence_rows import Cells, Rows, evidence_of, read_rows
 from margmap.network.compile import compile as compile_network
 from margmap.network.network import Network
 from margmap.solve.marginal_map import marginal_map
-from margmap.solve.methods import METHODS
+from margmap.solve.methods import AUTO, METHODS, MethodName
 from margmap.solve.question import check_constrained, check_limits, check_method
 from margmap.solve.result import Result
 
@@ -79,7 +79,7 @@ def marginal_map_many(
     model: object,
     query: Sequence[Name] | Sequence[Query] | None,
     evidence_rows: Any,
-    method: str = "auto",
+    method: MethodName = AUTO,
     time_limit: float | None = None,
     *,
     columns: Sequence[Name] | None = None,
@@ -178,7 +178,7 @@ class _Job:
     model: Circuit | Network
     columns: tuple[int, ...]
     query: Query
-    method: str
+    method: MethodName
     time_limit: float | None
     options: dict[str, Any]
 

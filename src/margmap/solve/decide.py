@@ -85,7 +85,7 @@ def best_decision(
     network: object,
     decisions: Sequence[Name],
     utilities: Sequence[tuple[Sequence[Name], ArrayLike]],
-    evidence: Mapping[Name, Observation] | None = None,
+    evidence: Mapping[Any, Observation] | None = None,
     *,
     k: int = 1,
     time_limit: float | None = None,

@@ -93,7 +93,7 @@ class Explanation:
 
 def explain(
     model: object,
-    evidence: Mapping[Name, Observation] | None = None,
+    evidence: Mapping[Any, Observation] | None = None,
     candidates: Sequence[Name] | None = None,
     max_size: int | None = None,
     *,
@@ -126,7 +126,7 @@ class _Search:
     def __init__(
         self,
         model: Circuit | Network,
-        evidence: Mapping[Name, Observation] | None,
+        evidence: Mapping[Any, Observation] | None,
         candidates: Sequence[Name] | None,
         max_size: int | None,
         k: int,

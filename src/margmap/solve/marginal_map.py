@@ -23,7 +23,7 @@ from margmap.foundation.progress import OnProgress, Teller
 from margmap.inference.scaled import extra_rounding, scaled
 from margmap.network.network import Network
 from margmap.solve.constraints import Constraint
-from margmap.solve.methods import AUTO, METHODS
+from margmap.solve.methods import AUTO, METHODS, MethodName
 from margmap.solve.question import Question, ask, check_limits
 from margmap.solve.reduce import Reduced, heaviest_state, reduce_codes
 from margmap.solve.report import moved, named, report
@@ -39,8 +39,8 @@ GRACE, LARGE = 0.1, 5_000_000
 def marginal_map(
     model: object,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Observation] | None = None,
-    method: str = AUTO,
+    evidence: Mapping[Any, Observation] | None = None,
+    method: MethodName = AUTO,
     time_limit: float | None = None,
     *,
     k: int = 1,
@@ -123,7 +123,7 @@ def _answer_or_nothing(question: Question, limits: Limits) -> Result:
     return without_state(status, question.method, limits.clock() - limits.begun, log_upper)
 
 
-def mpe(model: object, evidence: Mapping[Name, Observation] | None = None, **keywords: Any) -> Result:
+def mpe(model: object, evidence: Mapping[Any, Observation] | None = None, **keywords: Any) -> Result:
     """The most probable explanation: the most likely state of all variables that are not observed, and the proof.
 
     The same as :func:`marginal_map` without a query, whose keywords it takes (``method``, ``time_limit``, ``k`` ...).

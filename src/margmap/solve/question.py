@@ -14,7 +14,7 @@ from margmap.foundation.limits import TOLERANCE
 from margmap.foundation.wording import did_you_mean
 from margmap.inference.soft import conditioned
 from margmap.network.network import Network
-from margmap.solve.methods import AUTO, METHODS, methods_for
+from margmap.solve.methods import AUTO, METHODS, Method, methods_for
 from margmap.solve.rules import Rules, rules_of
 
 # The keywords of marginal_map, for whoever misspells one: what is no keyword is taken for an option of the method.
@@ -105,7 +105,7 @@ def check_limits(
 
 def check_method(method: str, k: int, options: Mapping[str, Any], takes: str = "circuit") -> None:
     """Refuse a method that does not exist for such a model or does not know its options."""
-    known = {m.name: m for m in methods_for(takes)}
+    known: dict[str, Method] = {m.name: m for m in methods_for(takes)}
     if not isinstance(method, str) or (method != AUTO and method not in known):
         near = did_you_mean(method, [AUTO, *known])
         raise QueryError(f"unknown method {method!r}: {near}choose {', '.join([AUTO, *known])}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,7 +59,7 @@ class Reduced:
 
 
 def reduce(
-    circuit: Circuit, query: Sequence[Name] | None, evidence: Mapping[Name, Observation] | None = None
+    circuit: Circuit, query: Sequence[Name] | None, evidence: Mapping[Any, Observation] | None = None
 ) -> Reduced:
     """The circuit over the query variables that is left of ``circuit`` under ``evidence``."""
     require_tractable(circuit)

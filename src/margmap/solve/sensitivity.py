@@ -137,7 +137,7 @@ def _same_text(look_at: Sequence[Name], bounds: tuple[float, float]) -> str:
 def sensitivity(
     model: object,
     query: Sequence[Name] | None = None,
-    evidence: Mapping[Name, Observation] | None = None,
+    evidence: Mapping[Any, Observation] | None = None,
     *,
     look_at: Sequence[Name] | None = None,
     time_limit: float | None = None,
@@ -164,7 +164,7 @@ class _Analysis:
         self,
         model: Circuit | Network,
         query: Sequence[Name] | None,
-        evidence: Mapping[Name, Observation] | None,
+        evidence: Mapping[Any, Observation] | None,
         look_at: Sequence[Name] | None,
         limits: Limits,
     ) -> None:

@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from margmap.circuit import Circuit, FloatArray, IntArray, Name, Value
+from margmap.circuit import Circuit, FloatArray, IntArray, Name
 from margmap.circuit.model import as_model
+from margmap.circuit.observation import Observation
 from margmap.errors import MargmapError, QueryError
 from margmap.foundation.pairs import raised
 from margmap.inference.kept_values import KeptValues, NodesAbove
@@ -30,7 +31,7 @@ from margmap.inference.scaled import scaled
 from margmap.network.network import Network
 from margmap.solve.kept_reduction import KeptReduction
 from margmap.solve.marginal_map import marginal_map
-from margmap.solve.methods import AUTO
+from margmap.solve.methods import AUTO, MethodName
 from margmap.solve.network_map import compile_rounding
 from margmap.solve.question import check_limits
 from margmap.solve.reduce import Reduced
@@ -80,8 +81,8 @@ class Session:
     def marginal_map(
         self,
         query: Sequence[Name] | None = None,
-        evidence: Mapping[Name, Value] | None = None,
-        method: str = AUTO,
+        evidence: Mapping[Any, Observation] | None = None,
+        method: MethodName = AUTO,
         time_limit: float | None = None,
         **keywords: Any,
     ) -> Result:
@@ -100,13 +101,15 @@ class Session:
             time_limit = max(time_limit / 2, time_limit - (perf_counter() - begun))
         return marginal_map(self.model, query, evidence, method, time_limit, **keywords)
 
-    def mpe(self, evidence: Mapping[Name, Value] | None = None, **keywords: Any) -> Result:
+    def mpe(self, evidence: Mapping[Any, Observation] | None = None, **keywords: Any) -> Result:
         """What :func:`margmap.mpe` answers, with the same arguments."""
         if "query" in keywords:
             raise QueryError("mpe asks for every variable that is not observed: use marginal_map for a query")
         return self.marginal_map(None, evidence, **keywords)
 
-    def posteriors(self, evidence: Mapping[Name, Value] | None = None, *, max_edges: int | None = None) -> Posteriors:
+    def posteriors(
+        self, evidence: Mapping[Any, Observation] | None = None, *, max_edges: int | None = None
+    ) -> Posteriors:
         """What :func:`margmap.posteriors` answers, with the same arguments."""
         if self._circuit is not None and max_edges is None:
             return posteriors(self._circuit, evidence)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from concurrent.futures import Executor, ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
@@ -17,7 +17,7 @@ from margmap.cli.options import Dask, Json, argument, flag, option
 from margmap.cli.output import bar, report, spinner
 from margmap.errors import QueryError
 from margmap.foundation.wording import counted, did_you_mean
-from margmap.solve.methods import AUTO, methods_for
+from margmap.solve.methods import AUTO, MethodName, methods_for
 
 if TYPE_CHECKING:
     from margmap.bench.runs import Finished, Method
@@ -48,7 +48,7 @@ def run(
 
         tasks = runs.tasks_of(files, methods, time_limit, memory, trace)
         for one in methods:  # refuses wrong options, and compiles the kernels that all runs will use
-            warm_up(one.name, dict(one.options))
+            warm_up(cast(MethodName, one.name), dict(one.options))
     interrupted = False
     ended: Counter[str] = Counter()
     shown = 0

@@ -9,13 +9,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from importlib import import_module
-from typing import Any, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+#: What ``method=`` takes, for type checkers; ``tests`` hold it to :data:`METHODS`.
+MethodName: TypeAlias = Literal[
+    "auto", "frontier", "branch", "iterative", "search", "brute", "elimination", "wcsp", "andor"
+]
 
 
 class Method(NamedTuple):
     """One exact method."""
 
-    name: str
+    name: MethodName
     #: The module whose function ``solve`` it is; imported when first used.
     home: str
     #: What it does, in a few words.
@@ -44,10 +49,10 @@ class Method(NamedTuple):
 
 
 #: What ``method="auto"`` is called: the method that fits the model is chosen.
-AUTO = "auto"
+AUTO: Final = "auto"
 
 #: The methods by name.
-METHODS = {
+METHODS: dict[str, Method] = {
     method.name: method
     for method in (
         Method(
