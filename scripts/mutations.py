@@ -1857,8 +1857,8 @@ ASKING_BREAKS = [
         ),
         (
             "def _parts(",
-            "half = exponent // 2",
-            "half = exponent // 2 + 1",
+            "np.ldexp(1.0, exponent - half)",
+            "np.ldexp(1.0, half)",
             "weights that are taken apart are not the product of their parts",
             (f"{SOFT}::test_weights_of_any_size_in_networks",),
         ),
