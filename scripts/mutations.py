@@ -1808,7 +1808,7 @@ RULE_BREAKS = [
 ]
 
 SOFT = "tests/inference/test_soft_evidence.py"
-SENSITIVITY = "tests/solve/test_sensitivity.py::test_every_observation_against_enumeration"
+SENSITIVITY = "tests/solve/test_sensitivity.py::test_every_observation_against_enumeration[1]"
 DECISIONS = "tests/solve/test_decisions.py"
 
 ASKING_BREAKS = [
