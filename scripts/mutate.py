@@ -106,7 +106,8 @@ class Slot:
         for index in (self.root / "src").rglob("__pycache__/*.nbi"):
             folder = self.source / index.parent.parent.relative_to(self.root / "src")
             place = self.kept / f"{folder.name}_{hashlib.sha1(str(folder).encode()).hexdigest()}"
-            if not (place / index.name).exists():
+            known = place / index.name
+            if not known.exists() or known.stat().st_mtime < index.stat().st_mtime:
                 place.mkdir(exist_ok=True)
                 for file in index.parent.glob(f"{glob.escape(index.stem)}*.nb?"):
                     shutil.copy2(file, place)

@@ -119,20 +119,15 @@ PATHS: dict[str, Callable[[], None]] = {
 DEFAULT = ("circuits", "networks", "queries")
 
 
-#: Seconds in which those who only look whether a process compiles let go of its lock.
-_LOOKS = 1.0
-
-
 def behind() -> None:
-    """Compile the default paths, unless another process does; leave the mark if the disk took it."""
-    with background.sole(_LOOKS) as mine:
-        if not mine or background.is_warm():
-            return
-        for name in DEFAULT:
-            with suppress(Exception):  # what goes wrong here goes wrong where somebody sees it
-                PATHS[name]()
-        if all_kept():
-            background.mark_warm()
+    """Compile the default paths; leave the mark if the disk took it. Who starts the process gives it the lock."""
+    if background.is_warm():
+        return
+    for name in DEFAULT:
+        with suppress(Exception):  # what goes wrong here goes wrong where somebody sees it
+            PATHS[name]()
+    if all_kept():
+        background.mark_warm()
 
 
 def ahead(jobs: int, on_done: Callable[[str], Any] = lambda _name: None) -> dict[str, Any]:

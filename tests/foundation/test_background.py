@@ -194,14 +194,26 @@ def test_only_one_holds_the_lock_and_it_goes_with_its_process(alone):
         assert mine
 
 
-def test_who_only_looks_does_not_keep_the_process_behind_from_its_work(alone):
+def test_the_process_behind_has_the_lock_before_it_does_anything(alone, monkeypatch):
+    monkeypatch.setattr(background, "_CODE", "import time; time.sleep(60)")
     looking = background.sole()
     assert looking.__enter__()
-    timer = threading.Timer(0.2, looking.__exit__, (None, None, None))
+    timer = threading.Timer(0.05, looking.__exit__, (None, None, None))  # who only looks lets go of it at once
     timer.start()
-    with background.sole(30) as mine:
-        assert mine
+    background.start()
     timer.join()
+    process = background._seen.started
+    try:
+        with background.sole() as mine:
+            assert not mine
+        monkeypatch.setattr(background, "_seen", background._Seen())
+        background.start()
+        assert background._seen.started is None, "not a second one"
+    finally:
+        process.kill()
+        process.wait()
+    with background.sole() as mine:
+        assert mine
 
 
 def test_no_mark_is_left_where_nothing_was_kept(alone, monkeypatch):

@@ -26,7 +26,7 @@ def inner(x):
 CALLER = """
 import margmap.foundation.jit
 import pack.callee
-from pack.callee import FACTOR, Pair, inner
+from pack.callee import FACTOR, Pair
 from margmap.foundation.jit import kernel
 
 @kernel
@@ -39,7 +39,7 @@ def through_the_module(x):
 
 @kernel
 def middle(x):  # defined after the one that calls it
-    return inner(x) if x > 0 else middle(x + 1)
+    return pack.callee.inner(x) if x > 0 else middle(x + 1)
 """
 
 MAIN = """
@@ -90,13 +90,14 @@ def test_a_numba_with_other_internals_falls_back_to_its_own_stamp(monkeypatch):
     assert jit.kernel(lambda x: x).dispatcher is made
 
 
-@pytest.mark.parametrize("content", [b"", b"\x80", None], ids=["empty", "torn", "of modules that are gone"])
-def test_a_cache_that_cannot_be_read_counts_as_empty(run, tmp_path, content):
+def test_a_cache_that_cannot_be_read_counts_as_empty(run, tmp_path):
     assert run() == (120, 2, 0)
-    indexes = list((tmp_path / "pack" / "__pycache__").glob("*.nbi"))
-    assert indexes
+    indexes = sorted((tmp_path / "pack" / "__pycache__").glob("*.nbi"))
+    assert len(indexes) >= 2
+    for index, content in zip(indexes, [b"", b"\x80"] * len(indexes), strict=False):
+        index.write_bytes(content)
+    assert run() == (120, 2, 0)
     for index in indexes:
-        whole = index.read_bytes()
-        index.write_bytes(whole.replace(b"pack.callee", b"gone.callee") if content is None else content)
-    assert run() == (120, 2, 0) if content is not None else run()[:2] == (120, 2)
+        index.write_bytes(index.read_bytes().replace(b"pack.callee", b"gone.callee"))
+    assert run()[:2] == (120, 2)
     assert run() == (120, 2, 2), "and it is written anew"

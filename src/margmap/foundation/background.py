@@ -34,6 +34,9 @@ _CODE = "import os; hasattr(os, 'nice') and os.nice(19); import margmap.warmup; 
 #: Bytes of the disk that must be free before anything is compiled for it.
 _ROOM = 200 << 20
 
+# Seconds in which those who only look whether a process compiles let go of its lock.
+_LOOKS = 1.0
+
 # Seconds for which what was seen on the disk is believed.
 _BELIEVED = 0.5
 
@@ -125,24 +128,33 @@ def is_under_way() -> bool:
 
 
 @contextmanager
-def sole(seconds: float = 0.0) -> Iterator[bool]:
-    """Whether this process is the one that may compile for the cache, inside the block.
+def sole() -> Iterator[bool]:
+    """Whether this process is the one that may compile for the cache, inside the block; nobody is waited for."""
+    file = _take()
+    try:
+        yield file is not None
+    finally:
+        if file is not None and file >= 0:
+            os.close(file)
 
-    Another is waited for so many seconds: who only looks whether one compiles holds the lock for a moment.
+
+def _take(seconds: float = 0.0) -> int | None:
+    """The open file with the cache's lock on it, which is let go when it is closed; None if another has it.
+
+    Another is waited for so many seconds: who only looks whether one compiles holds the lock for a moment. Where there
+    are no locks, -1.
     """
     place = folder()
     if place is None or fcntl is None:
-        yield place is not None
-        return
+        return None if place is None else -1
     try:
         file = os.open(place / "margmap-warmup.lock", os.O_RDWR | os.O_CREAT, 0o666)
     except OSError:
-        yield False
-        return
-    try:
-        yield _lock(file, seconds)
-    finally:
-        os.close(file)
+        return None
+    if _lock(file, seconds):
+        return file
+    os.close(file)
+    return None
 
 
 @contextmanager
@@ -210,22 +222,31 @@ def start() -> None:
         return
     _seen.asked = True
     with suppress(OSError, ImportError, ValueError):
-        if not _is_wanted() or is_warm() or is_under_way():
+        if not _is_wanted() or is_warm():
+            return
+        # The lock is taken here and handed over: on a busy machine the process may not come to it for minutes.
+        lock = _take(_LOOKS)
+        if lock is None:
             return
         import subprocess
 
         environment = {**os.environ, "MARGMAP_TIER": "compile", "MARGMAP_BACKGROUND": "0", "NUMBA_NUM_THREADS": "1"}
         apart = 0x00000008 | 0x00000040 | 0x00000200 if os.name == "nt" else 0  # detached, idle priority, own group
-        _seen.started = subprocess.Popen(
-            [sys.executable, "-c", _CODE],
-            cwd=_PACKAGE.parent,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            creationflags=apart,
-        )
+        try:
+            _seen.started = subprocess.Popen(
+                [sys.executable, "-c", _CODE],
+                cwd=_PACKAGE.parent,
+                env=environment,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                creationflags=apart,
+                pass_fds=(lock,) if lock >= 0 else (),
+            )
+        finally:
+            if lock >= 0:
+                os.close(lock)
         atexit.register(_let_go)
 
 

@@ -522,10 +522,18 @@ class _Stamp:
         for code in _codes(self._function.__code__):
             names.update(code.co_names)
         known = self._function.__globals__
-        places = [known, *(vars(known[name]) for name in names if isinstance(known.get(name), ModuleType))]
-        for place in places:
+        package = known["__name__"].partition(".")[0]
+        todo, seen = [known], {id(known)}
+        while todo:
+            place = todo.pop()
             for name in names & place.keys():
-                yield name, place[name]
+                value = place[name]
+                # Of others' modules only what the kernel names itself; of its own package the modules in them too.
+                own = isinstance(value, ModuleType) and (place is known or value.__name__.startswith(package))
+                if own and id(vars(value)) not in seen:
+                    seen.add(id(vars(value)))
+                    todo.append(vars(value))
+                yield name, value
 
 
 def _fields_of(record: Any) -> str:
