@@ -176,7 +176,7 @@ def test_the_store_is_emptied(monkeypatch):
         assert kept.count <= 3 * circuit.num_nodes
 
 
-@pytest.mark.parametrize("step", ["_wanted", "_build", "_reached"])
+@pytest.mark.parametrize("step", ["_wanted", "build", "_reached"])
 def test_interrupted_on_the_way(step, monkeypatch):
     rng = np.random.default_rng(8)
     circuit = random_circuit(rng, variables=8, most=200)
