@@ -11,6 +11,7 @@ from typer.testing import CliRunner
 import margmap as mm
 from margmap.cli import app
 from margmap.foundation.limits import Stopped
+from margmap.io.formats import BUNDLED
 
 NET = """network clinic { }
 variable flu { type discrete [ 2 ] { yes, no }; }
@@ -114,9 +115,7 @@ def test_uai_files(tmp_path):
 
 
 def test_uai_options_need_a_network():
-    from margmap import demo
-
-    model = next(iter((__import__("pathlib").Path(demo.__file__).parent / "models").glob("*.json")))
+    model = BUNDLED["clinic"]
     run("solve", model, "--uai-files", code=2)
 
 

@@ -83,6 +83,8 @@ def assemble(variables: Iterable[Variable], parts: Parts, root: int | None = Non
 
 def reached(variables: Iterable[Variable], arrays: Arrays, root: int) -> Circuit:
     """The circuit of the nodes that ``root`` reaches, in arrays where every child comes before its parents."""
+    if not 0 <= root < arrays.kind.size:
+        raise StructureError(f"there is no node {root} to be the root: there are {arrays.kind.size}")
     keep = _below(arrays.start, arrays.child, root)
     return Circuit(variables, *(arrays if keep.all() else _kept(arrays, keep)))
 

@@ -97,7 +97,7 @@ class Layers:
         return self._close(SUM, None, fan_in).reshape(shape)
 
     def circuit(self, variables: Iterable[Variable], root: int) -> Circuit:
-        """The circuit of what lies below a node; nothing is left here of the groups afterwards."""
+        """The circuit of what lies below a node, which may share its arrays with what is kept here."""
         arrays = Arrays(
             _joined(self._kind, np.int8),
             _starts(self._fan_in),
@@ -124,15 +124,17 @@ class Layers:
 
 
 def _joined(pieces: list[NDArray[S]], dtype: type[S]) -> NDArray[S]:
-    """One array of the pieces, which are given up: a large circuit is not there twice."""
-    whole = np.empty(sum(piece.size for piece in pieces), dtype=dtype)
-    at = 0
-    pieces.reverse()
-    while pieces:
-        piece = pieces.pop()
-        whole[at : at + piece.size] = piece
-        at += piece.size
-    return whole
+    """One array of the pieces, which takes their place: a large circuit is not there twice."""
+    if len(pieces) != 1:
+        whole = np.empty(sum(piece.size for piece in pieces), dtype=dtype)
+        at = 0
+        pieces.reverse()
+        while pieces:
+            piece = pieces.pop()
+            whole[at : at + piece.size] = piece
+            at += piece.size
+        pieces.append(whole)
+    return pieces[0]
 
 
 def _starts(sizes: list[LongArray]) -> LongArray:
