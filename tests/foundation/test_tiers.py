@@ -153,7 +153,7 @@ def test_predicted_work_decides(monkeypatch):
 
 def test_what_another_process_has_compiled_is_used(monkeypatch):
     monkeypatch.setattr(jit._state, "compiling", False)
-    monkeypatch.setattr(jit._state, "interpreted", jit.MOMENT)
+    monkeypatch.setattr(jit._state, "interpreted", jit.MOMENT + jit.START)
     monkeypatch.setattr(jit, "_active", lambda: False)
     monkeypatch.setattr(background, "is_warm", lambda: True)
     with jit.forced("compile"):

@@ -40,8 +40,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 #: How many times slower a kernel is when it is interpreted, roughly.
 SLOWER = 300
 
-#: Seconds of interpreting that are less than importing numba and loading machine code takes.
-MOMENT = 0.3
+#: Seconds of interpreting that are less than loading machine code takes, and how long importing numba takes besides.
+MOMENT, START = 0.3, 0.6
 
 #: Seconds of interpreting after which compiling pays, and the same while another process compiles already. Like all
 #: times of interpreting they are those of the processor: a busy machine is no reason to compile.
@@ -186,7 +186,7 @@ class Kernel:
         if _state.compiling:
             return True
         soon = _state.interpreted + self._seconds(args)
-        if soon < MOMENT:
+        if soon < (MOMENT if _active() else MOMENT + START):
             return False
         if not available():
             _say_that_there_is_no_numba()
