@@ -27,6 +27,7 @@ from margmap.inference.scaled import Scaled, require_within_reach, scaled
 from margmap.inference.soft import conditioned_circuit
 from margmap.solve.forms import Forms, Query, Store, build
 from margmap.solve.query_circuit import Flat, log_factor_of, rebuild
+from margmap.solve.reduce_sparse import edge_by_edge
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,20 @@ def reduce_codes(
         if kept is not None:
             return kept
     s, query = scaled(circuit), query_of(circuit, columns)
-    work = partial(_reduce, s, dense_rows(circuit), codes, reals, query, most_children(circuit, query))
+    names = tuple(circuit.variables[c].name for c in columns)
+    rows = dense_rows(circuit)
+    if not circuit.kept(_is_dense):
+        asked = circuit.scopes.meeting(columns)
+        copy = partial(edge_by_edge, s, codes, reals, query.position, query.cardinality, circuit.scopes.id, asked)
+        room = 32 * circuit.num_edges + 48 * circuit.num_nodes
+        kind, start, child, weight, var, code, value, exponent = run(copy, 4 * circuit.num_edges, room)
+        if value == 0:
+            raise impossible()
+        whole = Flat(kind, start, child, weight, var, code)
+        flat, log_factor = rebuild(whole, np.ones(whole.num_edges, dtype=np.bool_), run)
+        evidence = (value * s.total, exponent + s.total_exponent)
+        return Reduced(flat, names, query.cardinality, evidence, s.rounding + abs(log_factor))
+    work = partial(_reduce, s, rows, codes, reals, query, most_children(circuit, query))
     room = 12 * circuit.num_edges + 96 * circuit.num_nodes
     arrays, count, log_factor, all_used, value, exponent = run(work, 4 * circuit.num_edges, room)
     if value == 0:
@@ -89,10 +103,15 @@ def reduce_codes(
     flat = _without_room(Flat(*arrays), count)
     if not all_used:  # an indicator that nothing leads to goes
         flat, _ = rebuild(flat, np.ones(flat.num_edges, dtype=np.bool_), run)
-    names = tuple(circuit.variables[c].name for c in columns)
     evidence = (value * s.total, exponent + s.total_exponent)
     # The root sums to 1, so that the factor taken out of it is 1 but for rounding.
     return Reduced(flat, names, query.cardinality, evidence, s.rounding + abs(log_factor))
+
+
+def _is_dense(circuit: Circuit) -> bool:
+    """Whether most edges are in dense blocks, so that it pays to look at each block's columns once."""
+    in_blocks = np.diff(circuit.start)[dense_rows(circuit) >= 0].sum()
+    return bool(2 * in_blocks > circuit.num_edges)
 
 
 def query_of(circuit: Circuit, columns: Sequence[int]) -> Query:
