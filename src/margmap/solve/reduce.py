@@ -82,20 +82,33 @@ def reduce_codes(
         if kept is not None:
             return kept
     s, query = scaled(circuit), query_of(circuit, columns)
+    way = _by_blocks if circuit.kept(_is_dense) else _by_edges
+    flat, log_factor, value, exponent = way(circuit, query, codes, reals, run)
     names = tuple(circuit.variables[c].name for c in columns)
-    rows = dense_rows(circuit)
-    if not circuit.kept(_is_dense):
-        asked = circuit.scopes.meeting(columns)
-        copy = partial(edge_by_edge, s, codes, reals, query.position, query.cardinality, circuit.scopes.id, asked)
-        room = 32 * circuit.num_edges + 48 * circuit.num_nodes
-        kind, start, child, weight, var, code, value, exponent = run(copy, 4 * circuit.num_edges, room)
-        if value == 0:
-            raise impossible()
-        whole = Flat(kind, start, child, weight, var, code)
-        flat, log_factor = rebuild(whole, np.ones(whole.num_edges, dtype=np.bool_), run)
-        evidence = (value * s.total, exponent + s.total_exponent)
-        return Reduced(flat, names, query.cardinality, evidence, s.rounding + abs(log_factor))
-    work = partial(_reduce, s, rows, codes, reals, query, most_children(circuit, query))
+    evidence = (value * s.total, exponent + s.total_exponent)
+    # The root sums to 1, so that the factor taken out of it is 1 but for rounding.
+    return Reduced(flat, names, query.cardinality, evidence, s.rounding + abs(log_factor))
+
+
+def _by_edges(
+    circuit: Circuit, query: Query, codes: IntArray, reals: FloatArray, run: Runner
+) -> tuple[Flat, float, float, float]:
+    """The reduced circuit, the log of the factor taken out of it and the root's value as a pair: edge by edge."""
+    room = 32 * circuit.num_edges + 48 * circuit.num_nodes
+    work = partial(edge_by_edge, scaled(circuit), codes, reals, query)
+    kind, start, child, weight, var, code, value, exponent = run(work, 4 * circuit.num_edges, room)
+    if value == 0:
+        raise impossible()
+    whole = Flat(kind, start, child, weight, var, code)
+    flat, log_factor = rebuild(whole, np.ones(whole.num_edges, dtype=np.bool_), run)
+    return flat, log_factor, value, exponent
+
+
+def _by_blocks(
+    circuit: Circuit, query: Query, codes: IntArray, reals: FloatArray, run: Runner
+) -> tuple[Flat, float, float, float]:
+    """The same with the columns of dense blocks looked at once."""
+    work = partial(_reduce, scaled(circuit), dense_rows(circuit), codes, reals, query, most_children(circuit, query))
     room = 12 * circuit.num_edges + 96 * circuit.num_nodes
     arrays, count, log_factor, all_used, value, exponent = run(work, 4 * circuit.num_edges, room)
     if value == 0:
@@ -103,9 +116,7 @@ def reduce_codes(
     flat = _without_room(Flat(*arrays), count)
     if not all_used:  # an indicator that nothing leads to goes
         flat, _ = rebuild(flat, np.ones(flat.num_edges, dtype=np.bool_), run)
-    evidence = (value * s.total, exponent + s.total_exponent)
-    # The root sums to 1, so that the factor taken out of it is 1 but for rounding.
-    return Reduced(flat, names, query.cardinality, evidence, s.rounding + abs(log_factor))
+    return flat, log_factor, value, exponent
 
 
 def _is_dense(circuit: Circuit) -> bool:

@@ -7,46 +7,29 @@ columns of dense blocks once; the circuit that comes out is the same.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, KindArray, LongArray
 from margmap.foundation.jit import kernel
 from margmap.inference.passes import forward, share_weight
 from margmap.inference.scaled import Scaled
-from margmap.solve.forms import leaf_share
+from margmap.solve.forms import Query, leaf_share
 
 
 @kernel
 def edge_by_edge(
-    s: Scaled,
-    codes: IntArray,
-    reals: FloatArray,
-    position: IntArray,
-    cardinality: IntArray,
-    scope: IntArray,
-    asked_scope: NDArray[np.bool_],
-    stop: LongArray,
+    s: Scaled, codes: IntArray, reals: FloatArray, query: Query, stop: LongArray
 ) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float, float]:
-    """The arrays of the circuit over the query with all its detours, and the root's value as a pair.
-
-    ``position`` has the place of each variable in the query, ``cardinality`` the numbers of values of the query
-    variables, ``scope`` the scope of each node and ``asked_scope`` whether a scope has a query variable in it.
-    """
+    """The arrays of the circuit over the query with all its detours, and the root's value as a pair."""
+    asked, first_leaf, cardinality, position = query.asked, query.first_leaf, query.cardinality, query.position
     n_old = s.kind.size
     value, exponent = np.empty(n_old), np.empty(n_old)
     forward(s, codes, reals, value, exponent)
 
     # What of the circuit the query can still reach, and how much room it will need.
-    asked = np.empty(n_old, dtype=np.bool_)
-    for n in range(n_old):
-        asked[n] = asked_scope[scope[n]]
     live = np.zeros(n_old, dtype=np.bool_)
     live[n_old - 1] = asked[n_old - 1] and value[n_old - 1] > 0
     share = np.empty(s.child.size)  # filled below live sums only
     room_nodes, room_edges = 0, 0
-    first_leaf = np.zeros(cardinality.size + 1, dtype=np.int64)
-    for q in range(cardinality.size):
-        first_leaf[q + 1] = first_leaf[q] + cardinality[q]
     for n in range(n_old - 1, -1, -1):
         if not live[n]:
             continue
