@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from circuits_for_io import lines_of
+from fuzzing import READERS
 from margmap.circuit import Circuit
 from margmap.circuit.vtree import Vtree
 from margmap.errors import FormatError, MargmapError
@@ -151,69 +151,13 @@ def test_bad_input(tmp_path: Path, suffix: str, text: str, line: int, words: str
     assert caught.value.path == path
 
 
-VALID = {
-    "psdd": """
-        c small
-        psdd 9
-        L 10 0 1
-        L 11 0 -1
-        T 12 2 3 -0.25
-        T 13 2 3 -1.5 -0.25247
-        D 20 1 2 10 12 -0.5 11 13 -0.9327521295671886
-    """,
-    "jpc": """
-        jpc 9
-        L 0 0 1
-        L 1 0 -1
-        I 2 0 2 2
-        C 3 0 2 -1.0 -1.0 -1.3
-        B 4 0 3 4 -0.5
-        P 5 0 3 0 2 4
-        P 6 0 3 1 3 4
-        S 7 0 2 5 -0.5 6 -0.9
-    """,
-    "spn": """
-        (2 3)
-        v 0 1
-        v 0 0
-        v 1 2
-        + 0 -0.5 1 -0.9
-        * 2 3
-        EOF
-    """,
-    "ac": """
-        (2 2)
-        v 0 1
-        v 0 0
-        n 0.25
-        n 0.75
-        * 0 2
-        * 1 3
-        + 4 5
-        v 1 1
-        * 7 6
-        EOF
-    """,
-    "vtree": """
-        vtree 5
-        L 0 4
-        L 2 9
-        I 1 0 2
-        L 4 11
-        I 3 1 4
-    """,
-    "json": """
-        {"format": "margmap", "version": 1,
-        "variables": [{"name": "a", "cardinality": 3, "states": ["x", "y", "z"]}, {"name": 7}],
-        "nodes": [["indicator", 0, 2], ["categorical", 0, [-1.0, -2, "-inf"]], ["sum", [0, 1], [-0.5, -0.75]],
-        ["bernoulli", 1, -0.5, -0.9327521295671886], ["product", [2, 3]]]}
-    """,
-}
+#: A valid file of every format, those that the fuzz driver begins with.
+VALID = {suffix: READERS[suffix].seeds[0] for suffix in ("psdd", "jpc", "spn", "ac", "vtree", "json")}
 
 
 @pytest.mark.parametrize("suffix", list(VALID))
 def test_every_truncation_and_many_flips(tmp_path: Path, suffix: str) -> None:
-    data = lines_of(VALID[suffix]).encode()
+    data = VALID[suffix]
     path = tmp_path / f"a.{suffix}"
     path.write_bytes(data)
     assert isinstance(load(path), Circuit | Vtree)
@@ -239,7 +183,7 @@ def test_every_truncation_and_many_flips(tmp_path: Path, suffix: str) -> None:
 
 @pytest.mark.parametrize("suffix", ["spn", "ac"])
 def test_truncated_before_eof_is_always_noticed(tmp_path: Path, suffix: str) -> None:
-    data = lines_of(VALID[suffix]).encode()
+    data = VALID[suffix]
     path = tmp_path / f"a.{suffix}"
     for end in range(len(data) - 1):
         path.write_bytes(data[:end])

@@ -11,6 +11,7 @@ import naive
 from circuits import SORTS, columns, fixed, instances, random_circuit, random_instance, running_example
 from margmap import ImpossibleEvidenceError, QueryError, Variable, bernoulli, circuit_of, gaussian
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, PRODUCT, SUM, Circuit, Parts, assemble
+from margmap.circuit.builder import Arrays
 from margmap.circuit.layers import Layers
 from margmap.inference import dense as inference_dense
 from margmap.inference.dense import dense_rows
@@ -281,8 +282,18 @@ def dense_circuit(rng, width=9, values=3, tiny=False):
 
 
 @pytest.mark.parametrize("tiny", [False, True])
-def test_dense_blocks(tiny):
-    """Reduced with and without the blocks being known, they are the same circuit, and the right one."""
+def test_dense_blocks(tiny, monkeypatch):
+    """Reduced with the blocks, without them being known, and edge by edge: the same circuit, and the right one."""
+
+    def reduced(circuit, dense):
+        again = Circuit(
+            circuit.variables, *(getattr(circuit, name) for name in Arrays._fields)
+        )  # which keeps nothing of before
+        monkeypatch.setattr("margmap.solve.reduce._is_dense", lambda _: dense is not None)
+        if dense is False:
+            again.kept(inference_dense._dense_rows)[:] = -1
+        return reduce(again, query, given_)
+
     blocks = 0
     for seed in range(60):
         rng = np.random.default_rng(seed)
@@ -292,14 +303,12 @@ def test_dense_blocks(tiny):
         if not query or naive.probability(c, given_) == 0:
             continue
         blocks += int((dense_rows(c) >= 0).any())
-        found = reduce(c, query, given_)
-        one_by_one = Circuit(c.variables, c.kind, c.start, c.child, c.log_weight, c.var, c.param_start, c.param)
-        one_by_one.kept(inference_dense._dense_rows)[:] = -1
-        expected = reduce(one_by_one, query, given_)
-        assert found.evidence == expected.evidence
-        assert found.rounding == expected.rounding
-        for array, other in zip(found.flat, expected.flat, strict=True):
-            assert np.array_equal(array, other)
+        found = reduced(c, True)
+        for expected in (reduced(c, False), reduced(c, None)):
+            assert found.evidence == expected.evidence
+            assert found.rounding == expected.rounding
+            for array, other in zip(found.flat, expected.flat, strict=True):
+                assert np.array_equal(array, other)
         if not tiny:
             check_reduced(c, query, given_)
     assert blocks > 20
