@@ -49,7 +49,8 @@ _COMMANDS = [
 _OPTIONAL = ["matplotlib", "scikit-learn", "pandas", "pgmpy", "pytoulbar2", "distributed", "starlette"]
 
 _EXIT_CODES = (
-    "Exit codes: 0 optimal or done, 2 bad input or usage, 3 stopped before the proof was complete, 130 Ctrl-C."
+    "Exit codes: 0 optimal, infeasible or done, 2 bad input or usage, 3 stopped before the proof was complete, "
+    "130 Ctrl-C."
 )
 
 

@@ -8,13 +8,18 @@ from typing import Any
 from margmap.errors import MissingExtraError
 
 
-def frame(header: Sequence[object], rows: Sequence[Sequence[object]], index: Sequence[object] | None = None) -> Any:
-    """A frame with these columns; two columns may have the same name."""
+def pandas_for(what: str) -> Any:
+    """The module pandas, or the error that says what needs it."""
     try:
         import pandas
     except ImportError:
-        raise MissingExtraError("to_frame() needs pandas, which is not installed: pip install pandas") from None
+        raise MissingExtraError(f"{what} needs pandas, which is not installed: pip install pandas") from None
+    return pandas
+
+
+def frame(header: Sequence[object], rows: Sequence[Sequence[object]], index: Sequence[object] | None = None) -> Any:
+    """A frame with these columns; two columns may have the same name."""
     columns = list(header)
-    made = pandas.DataFrame({i: [row[i] for row in rows] for i in range(len(columns))}, index=index)
+    made = pandas_for("to_frame()").DataFrame({i: [row[i] for row in rows] for i in range(len(columns))}, index=index)
     made.columns = columns
     return made

@@ -24,8 +24,8 @@ from margmap.circuit.evidence import is_frame, is_series, shortened
 from margmap.circuit.model import as_model
 from margmap.circuit.observation import Between, Observation, Weights
 from margmap.circuit.properties import require_tractable
-from margmap.errors import ImpossibleEvidenceError, LimitError, MissingExtraError, QueryError
-from margmap.foundation.frames import frame
+from margmap.errors import ImpossibleEvidenceError, LimitError, QueryError
+from margmap.foundation.frames import frame, pandas_for
 from margmap.foundation.html import table
 from margmap.foundation.jit import kernel
 from margmap.foundation.pairs import log_of, moved
@@ -351,10 +351,7 @@ def _sample_circuit(whole: Circuit, n: int, observed: Mapping[int, Any], rng: np
 
 def _frame(variables: Sequence[Variable], drawn: NDArray[Any]) -> Any:
     """Rows as a pandas frame with the names of variables and states."""
-    try:
-        import pandas
-    except ImportError:
-        raise MissingExtraError("as_frame=True needs pandas, which is not installed: pip install pandas") from None
+    pandas = pandas_for("as_frame=True")
     columns: dict[Name, Any] = {}
     for variable, column in zip(variables, drawn.T, strict=True):
         if variable.states:
