@@ -1755,8 +1755,8 @@ RULE_BREAKS = [
         "solve/methods/frontier/sweep.py",
         (
             "def _dominated(",
-            "if (use > low[i] and use > free_high[i]) or (use < high[i] and use < free_low[i]):",
-            "if use > low[i] and use > free_high[i]:",
+            "if (part > use.low[i] and part > free.high[i]) or (part < use.high[i] and part < free.low[i]):",
+            "if part > use.low[i] and part > free.high[i]:",
             "a vector makes way for one that does not fit all of its completions",
             (APART, f"{RULES}_from_a_bad_start[frontier]"),
         ),

@@ -19,7 +19,6 @@ from margmap.solve import share_query as parallel
 from margmap.solve.methods import maxspn as search
 from margmap.solve.methods.branch_and_bound import Search
 from margmap.solve.methods.frontier import solve as frontier
-from margmap.solve.methods.frontier.pending import nothing_pending
 from margmap.solve.methods.frontier.scope_tree import make_plan
 from margmap.solve.methods.frontier.sweep import sweep
 from margmap.solve.output_bounds import view_of
@@ -152,8 +151,7 @@ def swept(p):
     bounds = view_of(flat, 0.0, reduced.cardinality).bounds
     shift = reduced.log_scale + bounds.log_upper
     truth = [math.log(value) - shift for value, _ in p.ranked if value > 0]
-    pending = nothing_pending(plan, reduced.cardinality)
-    return (flat, bounds.share, bounds.least, plan, pending, reduced.cardinality.size), np.array(truth)
+    return (flat, bounds.share, bounds.least, plan, None, reduced.cardinality.size), np.array(truth)
 
 
 def check_sweep(arguments, truth, log_floor, most, pairs, best_of, name):
@@ -201,7 +199,7 @@ def test_wide_frontiers(components, spread):
     reduced = reduce(circuit, None)
     flat, plan = make_plan(reduced.flat, 14)
     bounds = view_of(flat, 0.0, reduced.cardinality).bounds
-    arguments = (flat, bounds.share, bounds.least, plan, nothing_pending(plan, reduced.cardinality), 14)
+    arguments = (flat, bounds.share, bounds.least, plan, None, 14)
     truth = truth - bounds.log_upper
     for most in (8, 100, 1 << 14):
         for pairs in (1, 300, 1 << 20):
@@ -393,7 +391,7 @@ def test_a_sweep_beyond_doubles(size):
         reduced = reduce(circuit, None)
         flat, plan = make_plan(reduced.flat, 6)
         bounds = view_of(flat, 0.0, reduced.cardinality).bounds
-        arguments = (flat, bounds.share, bounds.least, plan, nothing_pending(plan, reduced.cardinality), 6)
+        arguments = (flat, bounds.share, bounds.least, plan, None, 6)
         truth = np.sort(values[values > -np.inf])[::-1] - reduced.log_scale - bounds.log_upper
         among = int((truth > -740).sum())  # the last of so many is among the smallest doubles, or not far above
         every = len(truth)

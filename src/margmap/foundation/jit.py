@@ -88,7 +88,10 @@ def kernel(function: F) -> F: ...
 
 @overload
 def kernel(
-    *, work: Callable[..., float] | None = None, interpreted: Callable[..., Any] | None = None
+    *,
+    work: Callable[..., float] | None = None,
+    interpreted: Callable[..., Any] | None = None,
+    inline: bool = False,
 ) -> Callable[[F], F]: ...
 
 
@@ -97,18 +100,20 @@ def kernel(
     *,
     work: Callable[..., float] | None = None,
     interpreted: Callable[..., Any] | None = None,
+    inline: bool = False,
 ) -> F | Callable[[F], F]:
     """Make ``function`` a kernel: it is interpreted, or compiled on first use and its machine code kept on disk.
 
     It must be in the part of Python that numba compiles. ``work`` tells from the arguments how many steps a call takes,
     where that is more than some for each entry of its arrays. ``interpreted`` does the same with functions of numpy
-    that would take long to compile.
+    that would take long to compile. ``inline`` is for a short one that takes arrays and is called in an innermost loop:
+    its machine code is put where it is called, since handing over arrays takes as long as some tens of additions.
 
     Ctrl-C waits while numba looks at a kernel's arguments, compiles it or loads it, and takes effect when that is done.
     """
     if function is not None:
         return cast(F, Kernel(function))
-    return lambda function: cast(F, Kernel(function, work, interpreted))
+    return lambda function: cast(F, Kernel(function, work, interpreted, inline))
 
 
 class Kernel:
@@ -119,12 +124,14 @@ class Kernel:
         function: Callable[..., Any],
         work: Callable[..., float] | None = None,
         interpreted: Callable[..., Any] | None = None,
+        inline: bool = False,
     ) -> None:
         functools.update_wrapper(self, function)
         if interpreted is not None:
             self.__dict__["interpreted"] = interpreted
         self.py_func = cast(FunctionType, function)
         self._work = work
+        self.inline = inline
         #: The dispatcher of numba, once calls go there.
         self._compiled: Any = None
         _state.kernels.append(self)
@@ -147,7 +154,7 @@ class Kernel:
     @cached_property
     def stamp(self) -> _Stamp:
         """What its machine code depends on."""
-        return _Stamp(self.py_func)
+        return _Stamp(self.py_func, self.inline)
 
     @cached_property
     def interpreted(self) -> Callable[..., Any]:
@@ -383,7 +390,7 @@ def _dispatcher(kernel: Kernel) -> Any:
     other files in it. Its stamp of the file is replaced by one of all that went in. Numba also lets two processes write
     over each other's code, and lets errors of the disk through: :mod:`.background` knows better.
     """
-    njit = functools.partial(_numba().njit, nogil=True, error_model="numpy")
+    njit = functools.partial(_numba().njit, nogil=True, error_model="numpy", forceinline=kernel.inline)
     try:
         compiled: Any = njit(cache=True)(kernel.py_func)
     except RuntimeError:  # there is no folder that can be written to
@@ -484,8 +491,8 @@ class _Stamp:
     Worked out when first compared or saved, because a kernel may call one that is defined after it.
     """
 
-    def __init__(self, function: FunctionType) -> None:
-        self._function = function
+    def __init__(self, function: FunctionType, inline: bool) -> None:
+        self._function, self._inline = function, inline
 
     def __eq__(self, other: object) -> bool:
         return self._digest == (other._digest if isinstance(other, _Stamp) else other)
@@ -501,7 +508,9 @@ class _Stamp:
         while todo:
             stamp = todo.pop()
             function = stamp._function
-            inputs.add((function.__module__, function.__qualname__, _content(function.__code__)))
+            inputs.add(
+                (function.__module__, function.__qualname__, _content(function.__code__) + " inline" * stamp._inline)
+            )
             for name, value in stamp._globals():
                 if isinstance(value, int | float | str | tuple):
                     inputs.add((function.__module__, name, repr(value)))

@@ -130,7 +130,7 @@ def _operations(f: Flat) -> float:
     return float(count[f.kind.size - 1])
 
 
-@kernel
+@kernel(inline=True)
 def size_of(weight: float, factor: float, exponent: float) -> float:
     """The exponent that a term ``weight * factor * 2**exponent`` is measured by: 0 unless it is very small."""
     if weight > SMALL and factor > SMALL and exponent == 0:
@@ -139,7 +139,7 @@ def size_of(weight: float, factor: float, exponent: float) -> float:
     return normal(value * factor, power + exponent)[1]
 
 
-@kernel
+@kernel(inline=True)
 def added(a: float, b: float) -> float:
     """The sum of two weights, rounded up."""
     if a > 0 and b > 0:
@@ -150,25 +150,26 @@ def added(a: float, b: float) -> float:
     return encoded(value * UP, exponent)
 
 
-@kernel
+@kernel(inline=True)
 def _hash(child: IntArray, bits: NDArray[np.uint64], node_kind: int, begin: int, end: int) -> Any:
-    """A hash of a node's kind and edges, from two chains side by side: each step of one waits for the step before."""
+    """A hash of a node's kind and edges. Each step waits for the step before, so long nodes go in two chains."""
     odd, fold = np.uint64(0xBF58476D1CE4E5B9), np.uint64(29)
     h = np.uint64(node_kind) * np.uint64(0x9E3779B97F4A7C15)
-    other = np.uint64(end - begin)
-    for e in range(begin, end - 1, 2):
+    half = (end - begin) // 2 if end - begin >= 16 else 0
+    other = h
+    for e in range(begin, begin + half):
         h = (h ^ np.uint64(child[e]) ^ bits[e]) * odd
-        other = (other ^ np.uint64(child[e + 1]) ^ bits[e + 1]) * odd
+        other = (other ^ np.uint64(child[e + half]) ^ bits[e + half]) * odd
         h ^= h >> fold
         other ^= other >> fold
-    if (end - begin) & 1:
-        h = (h ^ np.uint64(child[end - 1]) ^ bits[end - 1]) * odd
+    h += other
+    for e in range(begin + 2 * half, end):
+        h = (h ^ np.uint64(child[e]) ^ bits[e]) * odd
         h ^= h >> fold
-    h = (h ^ (other + odd)) * odd
-    return h ^ (h >> fold)
+    return h
 
 
-@kernel
+@kernel(inline=True)
 def equal_node(
     kind: KindArray,
     start: LongArray,

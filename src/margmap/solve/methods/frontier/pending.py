@@ -40,6 +40,22 @@ class Pending(NamedTuple):
     toll: FloatArray
 
 
+class Uses(NamedTuple):
+    """What some vectors use, at least and at most, of the rows that are open at their step, and their tolls."""
+
+    low: LongArray
+    high: LongArray
+    toll: FloatArray
+
+
+class Use(NamedTuple):
+    """The same of one vector."""
+
+    low: LongArray
+    high: LongArray
+    toll: float
+
+
 def pending_rows(flat: Flat, plan: Plan, rows: Rows, can: Flags, toll: FloatArray) -> Pending:
     """The rows as the sweep over a plan meets them; ``can`` are the literals that are left."""
     step_at = np.concatenate(([0], np.cumsum(np.maximum(1, np.diff(plan.part_at) - 1))))
@@ -52,16 +68,6 @@ def pending_rows(flat: Flat, plan: Plan, rows: Rows, can: Flags, toll: FloatArra
     low, high, free_low, free_high = (np.ascontiguousarray(table[:, i]) for i in range(3, 7))
     left = np.array([sum(entry[2] >= 0 for entry in step) for step in entries], dtype=np.int64)
     return Pending(entry_at, first, second, keep, low, high, free_low, free_high, left, rows.cost, toll)
-
-
-def nothing_pending(plan: Plan, cardinality: IntArray) -> Pending:
-    """The sweep without constraints."""
-    steps = int(np.maximum(1, np.diff(plan.part_at) - 1).sum())
-    none, nowhere = np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int32)
-    toll = np.zeros((cardinality.size, int(cardinality.max())))
-    at, left = np.zeros(steps + 1, dtype=np.int64), np.zeros(steps, dtype=np.int64)
-    cost = np.zeros((0, toll.shape[1]), dtype=np.int64)
-    return Pending(at, nowhere, nowhere, nowhere, none, none, none, none, left, cost, toll)
 
 
 def _fill(

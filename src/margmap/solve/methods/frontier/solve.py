@@ -18,7 +18,7 @@ from margmap.foundation.pairs import raised
 from margmap.solve.hill_climb import Incumbents
 from margmap.solve.lower_bound import lower_bound_state
 from margmap.solve.methods.branch_and_bound import Search
-from margmap.solve.methods.frontier.pending import nothing_pending, pending_rows
+from margmap.solve.methods.frontier.pending import pending_rows
 from margmap.solve.methods.frontier.scope_tree import Plan, make_plan, rounding_of
 from margmap.solve.methods.frontier.sweep import sweep
 from margmap.solve.methods.iter_solve import Transformations, in_turns
@@ -96,7 +96,7 @@ def solve_planned(
     rounding = rounding_of(flat, plan)
     if priced is None:
         incumbents = Incumbents(flat, bounds, cardinality, limits, k)
-        pending, log_whole = nothing_pending(plan, cardinality), bounds.log_upper
+        pending, log_whole = None, bounds.log_upper
     else:
         incumbents = priced.incumbents(cardinality, limits, k)
         pending = pending_rows(flat, plan, priced.rows, priced.can, priced.toll)

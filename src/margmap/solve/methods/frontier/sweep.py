@@ -17,7 +17,7 @@ from margmap.foundation.jit import kernel
 from margmap.foundation.matrices import row_products
 from margmap.foundation.pairs import EPS, LN2, log_of
 from margmap.foundation.sorting import descending, nth_largest
-from margmap.solve.methods.frontier.pending import Pending
+from margmap.solve.methods.frontier.pending import Pending, Use, Uses
 from margmap.solve.methods.frontier.scope_tree import Plan
 from margmap.solve.output_bounds import LOWEST_FLOOR
 from margmap.solve.query_circuit import LEAF, SMALLEST, Flat
@@ -34,7 +34,7 @@ def sweep(
     share: FloatArray,
     least: float,
     plan: Plan,
-    pending: Pending,
+    pending: Pending | None,
     variables: int,
     log_floor: float,
     most: int,
@@ -56,7 +56,8 @@ def sweep(
 
     ``pending`` has the constraints on the state, if there are any: beside its vector, each assignment then has how much
     it uses of every row that is not decided yet, and its toll, the log of what the prices have taken from its values.
-    A vector makes way only for one that every completion suits as well, and that is as large without the tolls.
+    A vector makes way only for one that every completion suits as well, and that is as large without the tolls. The
+    machine code for None, which is what most queries have, does nothing of this.
     """
     n_nodes, n_scopes = f.kind.size, plan.node_at.size - 1
     outside, total, limit = np.zeros(n_nodes), np.zeros(n_nodes), np.ones(n_nodes)
@@ -84,6 +85,9 @@ def sweep(
     uses = 0
 
     no_values, no_states = np.zeros(0), np.zeros((0, variables), dtype=np.int32)
+    kept, kept_merged = np.zeros((0, 0)), np.zeros(0, dtype=np.uint8)
+    kept_left, kept_right = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
+    kept_use = None if pending is None else _no_use(0, 0)
     widest = 1
     stack, turn = np.zeros(n_scopes, dtype=np.int64), np.zeros(n_scopes, dtype=np.int64)
     root_scope = plan.scope[n_nodes - 1]
@@ -107,11 +111,6 @@ def sweep(
             return False, no_values, no_states, np.inf, widest
         entries = plan.out_at[s + 1] - plan.out_at[s]
         base = top
-        kept = np.zeros((0, 0))
-        kept_left, kept_right = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
-        kept_merged = np.zeros(0, dtype=np.uint8)
-        kept_low, kept_high = np.zeros((0, 0), dtype=np.int64), np.zeros((0, 0), dtype=np.int64)
-        kept_toll = np.zeros(0)
         for j in range(max(1, parts - 1)):
             step = step_at[s] + j
             away = 4 * EPS * (abs(log_floor) + abs(exponent)) if log_floor > -np.inf else 0.0
@@ -120,7 +119,7 @@ def sweep(
                 floor = -1.0  # too far below to tell: drop nothing for its bound
             if parts == 0:
                 careful = least <= SMALLEST
-                kept, kept_left, kept_right, kept_merged, kept_low, kept_high, kept_toll = _values(
+                kept, kept_left, kept_right, kept_merged, kept_use = _values(
                     f, share, plan, pending, step, s, outside, floor, most, best_of, careful
                 )
             else:
@@ -129,27 +128,26 @@ def sweep(
                 other = vectors[vector_at[t] : vector_at[t] + width[t] * size].reshape((width[t], size))
                 other_at = pointer_at[step_at[t + 1] - 1]
                 other_merged = merged[other_at : other_at + width[t]]
-                other_toll = tolls[other_at : other_at + width[t]]
-                other_low = _table(use_low, use_at[step_at[t + 1] - 1], width[t], pending.open[step_at[t + 1] - 1])
-                other_high = _table(use_high, use_at[step_at[t + 1] - 1], width[t], pending.open[step_at[t + 1] - 1])
+                other_use = None
+                if pending is not None:
+                    last = step_at[t + 1] - 1
+                    other_use = _uses(use_low, use_high, tolls, use_at[last], other_at, width[t], pending.open[last])
                 if j == 0:
                     t0 = plan.part[plan.part_at[s]]
                     base = vector_at[t0]
                     size0 = plan.out_at[t0 + 1] - plan.out_at[t0]
                     first = vectors[base : base + width[t0] * size0].reshape((width[t0], size0))
                     first_at = pointer_at[step_at[t0 + 1] - 1]
-                    kept_merged = merged[first_at : first_at + width[t0]].copy()
-                    kept_toll = tolls[first_at : first_at + width[t0]].copy()
-                    last = step_at[t0 + 1] - 1
-                    kept_low = _table(use_low, use_at[last], width[t0], pending.open[last])
-                    kept_high = _table(use_high, use_at[last], width[t0], pending.open[last])
+                    kept_merged = merged[first_at : first_at + width[t0]]
+                    if pending is not None:
+                        last = step_at[t0 + 1] - 1
+                        open_rows = pending.open[last]
+                        kept_use = _uses(use_low, use_high, tolls, use_at[last], first_at, width[t0], open_rows)
                     kept = _gather(f, plan, s, first)
                     smallest[s] = smallest[t0]
                 careful = smallest[s] * smallest[t] * least <= SMALLEST
-                kept, kept_left, kept_right, kept_merged, kept_low, kept_high, kept_toll = _join(
-                    f, share, plan, pending, step, s, j,
-                    kept, kept_merged, kept_low, kept_high, kept_toll,
-                    other, other_merged, other_low, other_high, other_toll,
+                kept, kept_left, kept_right, kept_merged, kept_use = _join(
+                    f, share, plan, pending, step, s, j, kept, kept_merged, kept_use, other, other_merged, other_use,
                     total, limit, outside, floor, most, pairs, best_of, careful, stop,
                 )  # fmt: skip
                 if stop[0] != 0:
@@ -168,20 +166,22 @@ def sweep(
                 more = np.zeros(left.size, dtype=np.uint8)
                 more[:pointers] = merged[:pointers]
                 merged = more
-                longer = np.zeros(left.size)
-                longer[:pointers] = tolls[:pointers]
-                tolls = longer
             pointer_at[step_at[s] + j] = pointers
-            tolls[pointers : pointers + found] = kept_toll
-            columns = pending.open[step]
-            if uses + found * columns > use_low.size:
-                use_low = _longer(use_low, uses + found * columns)
-                use_high = _longer(use_high, uses + found * columns)
-            use_at[step] = uses
-            for r in range(found):
-                for i in range(columns):
-                    use_low[uses], use_high[uses] = kept_low[r, i], kept_high[r, i]
-                    uses += 1
+            if pending is not None and kept_use is not None:
+                if left.size > tolls.size:
+                    longer = np.zeros(left.size)
+                    longer[:pointers] = tolls[:pointers]
+                    tolls = longer
+                tolls[pointers : pointers + found] = kept_use.toll
+                columns = pending.open[step]
+                if uses + found * columns > use_low.size:
+                    use_low = _longer(use_low, uses + found * columns)
+                    use_high = _longer(use_high, uses + found * columns)
+                use_at[step] = uses
+                for r in range(found):
+                    for i in range(columns):
+                        use_low[uses], use_high[uses] = kept_use.low[r, i], kept_use.high[r, i]
+                        uses += 1
             left[pointers : pointers + found] = kept_left
             right[pointers : pointers + found] = kept_right
             merged[pointers : pointers + found] = kept_merged
@@ -251,10 +251,20 @@ def _longer(array: LongArray, needed: int) -> LongArray:
 
 
 @kernel
-def _table(uses: LongArray, at: int, rows: int, columns: int) -> LongArray:
-    """What so many vectors use of the rows that are open at their step."""
-    table: LongArray = uses[at : at + rows * columns].copy().reshape((rows, columns))
-    return table
+def _uses(low: LongArray, high: LongArray, toll: FloatArray, at: int, toll_at: int, rows: int, columns: int) -> Uses:
+    """What so many vectors use of the rows that are open at their step, from where it is kept."""
+    return Uses(
+        low[at : at + rows * columns].reshape((rows, columns)),
+        high[at : at + rows * columns].reshape((rows, columns)),
+        toll[toll_at : toll_at + rows],
+    )
+
+
+@kernel
+def _no_use(vectors: int, columns: int) -> Uses:
+    """Room for what so many vectors use."""
+    low, high = np.zeros((vectors, columns), dtype=np.int64), np.zeros((vectors, columns), dtype=np.int64)
+    return Uses(low, high, np.zeros(vectors))
 
 
 @kernel
@@ -337,38 +347,36 @@ def _covers(kept: FloatArray, r: int, vector: FloatArray, factor: float, used: M
     return covers
 
 
-@kernel
+@kernel(inline=True)
 def _dominated(
-    kept: FloatArray, kept_merged: Marks, kept_use: LongArray, kept_toll: FloatArray, count: int,
-    vector: FloatArray, low: LongArray, high: LongArray, toll: float,
-    used: Marks, free_low: LongArray, free_high: LongArray, needed: int,
+    kept: FloatArray, kept_merged: Marks, kept_use: Uses | None, count: int,
+    vector: FloatArray, use: Use | None, used: Marks, free: Use | None, needed: int,
 ) -> bool:  # fmt: skip
     """Whether ``needed`` kept vectors that stand for states are at least as large in every entry that matters.
 
-    They must also fit whatever completion the vector fits: use no more of a row than it, or so little that it never
-    becomes too much, and no less, or so much that it is always enough.
+    With constraints they must also fit whatever completion the vector fits: use no more of a row than it, or so little
+    that it never becomes too much, and no less, or so much that it is always enough.
     """
     for r in range(count):
         if kept_merged[r] != 0:
             continue
-        larger = True
-        for i in range(low.size):
-            use = kept_use[r, i]
-            if (use > low[i] and use > free_high[i]) or (use < high[i] and use < free_low[i]):
-                larger = False
-                break
-        if not larger:
-            continue
-        more = toll - kept_toll[r]  # by this, as a logarithm, the vector is larger than it looks beside the other
-        if more == 0:
+        larger, more = True, 0.0
+        if kept_use is not None and use is not None and free is not None:
+            for i in range(use.low.size):
+                part = kept_use.low[r, i]
+                if (part > use.low[i] and part > free.high[i]) or (part < use.high[i] and part < free.low[i]):
+                    larger = False
+                    break
+            more = use.toll - kept_use.toll[r]  # by this, as a logarithm, the vector is larger than it looks
+        if larger and more != 0:
+            larger = _covers(kept, r, vector, 1.0 if more > 0 else np.exp(more), used)
+            if larger and more > 0:
+                larger = more < 700 and _covers(kept, r, vector, np.exp(more), used)
+        elif larger:
             for i in range(vector.size):
                 if vector[i] > kept[r, i] and used[i] != 0:
                     larger = False
                     break
-        else:
-            larger = _covers(kept, r, vector, 1.0 if more > 0 else np.exp(more), used)
-            if larger and more > 0:
-                larger = more < 700 and _covers(kept, r, vector, np.exp(more), used)
         if larger:
             needed -= 1
             if needed == 0:
@@ -381,7 +389,7 @@ def _values(
     f: Flat,
     share: FloatArray,
     plan: Plan,
-    pending: Pending,
+    pending: Pending | None,
     step: int,
     s: int,
     outside: FloatArray,
@@ -389,7 +397,7 @@ def _values(
     most: int,
     best_of: int,
     careful: bool,
-) -> tuple[FloatArray, NDArray[np.int32], NDArray[np.int32], Marks, LongArray, LongArray, FloatArray]:
+) -> tuple[FloatArray, NDArray[np.int32], NDArray[np.int32], Marks, Uses | None]:
     """The vectors of a single variable, one a value."""
     first, last = plan.node_at[s], plan.node_at[s + 1]
     entries = plan.out_at[s + 1] - plan.out_at[s]
@@ -415,101 +423,122 @@ def _values(
     kept = np.zeros((leaves, entries))
     kept_code, kept_merged = np.zeros(leaves, dtype=np.int32), np.zeros(leaves, dtype=np.uint8)
     vector, surplus = np.zeros(entries), np.zeros(entries)
-    columns = pending.open[step]
-    free_low, free_high = _free(pending, step)
-    kept_low, kept_high = np.zeros((leaves, columns), dtype=np.int64), np.zeros((leaves, columns), dtype=np.int64)
-    kept_toll = np.zeros(leaves)
-    use, low, high = _nothing_used(columns)
-    count, merge, most_toll = 0, False, -np.inf
+    kept_use = use = lost = free = None
+    if pending is not None:
+        kept_use, free = _no_use(leaves, pending.open[step]), _free(pending, step)
+        use, lost = _nothing_used(pending.open[step])
+    count, merge = 0, False
     for k in descending(score):
         if score[k] <= floor:
             continue
-        fits = True
-        for i in range(pending.entry_at[step], pending.entry_at[step + 1]):
-            part = pending.cost[pending.first[i], code[k]]
-            fits &= pending.low[i] <= part <= pending.high[i]
-            if pending.keep[i] >= 0:
-                use[pending.keep[i]] = part
-        if not fits:
-            continue
-        toll = pending.toll[f.var[plan.node[first]], code[k]]
+        if pending is not None and use is not None:
+            if not _fits_alone(pending, step, code[k], use):
+                continue
+            use = Use(use.low, use.high, pending.toll[f.var[plan.node[first]], code[k]])
         for i in range(entries):
             vector[i] = value[plan.place[plan.out[plan.out_at[s] + i]], k]
-        if _dominated(
-            kept, kept_merged, kept_low, kept_toll, count, vector, use, use, toll, used, free_low, free_high, best_of
-        ):
+        if _dominated(kept, kept_merged, kept_use, count, vector, use, used, free, best_of):
             continue
         if count >= most:
             merge = True
             surplus = np.maximum(surplus, vector)
-            low, high, most_toll = np.minimum(low, use), np.maximum(high, use), max(most_toll, toll)
+            if pending is not None and use is not None and lost is not None:
+                lost = _widened(lost, use)
         else:
-            kept[count], kept_low[count], kept_high[count], kept_toll[count] = vector, use, use, toll
-            kept_code[count] = code[k]
+            kept[count], kept_code[count] = vector, code[k]
+            if pending is not None and kept_use is not None and use is not None:
+                _put(kept_use, count, use)
             count += 1
-    if merge and not _dominated(
-        kept, kept_merged, kept_low, kept_toll, count, surplus, low, high, most_toll, used, free_low, free_high, best_of
-    ):
-        kept[count], kept_low[count], kept_high[count], kept_toll[count] = surplus, low, high, most_toll
-        kept_merged[count] = 1
+    if merge and not _dominated(kept, kept_merged, kept_use, count, surplus, lost, used, free, best_of):
+        kept[count], kept_merged[count] = surplus, 1
+        if pending is not None and kept_use is not None and lost is not None:
+            _put(kept_use, count, lost)
         count += 1
-    return (
-        kept[:count],
-        kept_code[:count],
-        kept_code[:count],
-        kept_merged[:count],
-        kept_low[:count],
-        kept_high[:count],
-        kept_toll[:count],
-    )
+    return kept[:count], kept_code[:count], kept_code[:count], kept_merged[:count], _first_uses(kept_use, count)
 
 
 @kernel
-def _free(pending: Pending, step: int) -> tuple[LongArray, LongArray]:
+def _free(pending: Pending, step: int) -> Use:
     """For each row that is open after a step: what is always enough of it, and what is never too much."""
     low, high = np.zeros(pending.open[step], dtype=np.int64), np.zeros(pending.open[step], dtype=np.int64)
     for i in range(pending.entry_at[step], pending.entry_at[step + 1]):
         if pending.keep[i] >= 0:
             low[pending.keep[i]], high[pending.keep[i]] = pending.free_low[i], pending.free_high[i]
-    return low, high
+    return Use(low, high, 0.0)
 
 
 @kernel
-def _nothing_used(columns: int) -> tuple[LongArray, LongArray, LongArray]:
+def _nothing_used(columns: int) -> tuple[Use, Use]:
     """Room for the use of one vector, and the least and the most use of none at all."""
     most = np.int64(1) << np.int64(62)
-    return np.zeros(columns, dtype=np.int64), np.full(columns, most), np.full(columns, -most)
+    room = Use(np.zeros(columns, dtype=np.int64), np.zeros(columns, dtype=np.int64), 0.0)
+    return room, Use(np.full(columns, most), np.full(columns, -most), -np.inf)
 
 
 @kernel
-def _fits(
-    pending: Pending, step: int,
-    first_low: LongArray, first_high: LongArray, a: int, second_low: LongArray, second_high: LongArray, b: int,
-) -> bool:  # fmt: skip
+def _put(uses: Uses, r: int, use: Use) -> None:
+    """Write down the use of a vector."""
+    for i in range(use.low.size):
+        uses.low[r, i], uses.high[r, i] = use.low[i], use.high[i]
+    uses.toll[r] = use.toll
+
+
+@kernel
+def _widened(uses: Use, use: Use) -> Use:
+    """The use of vectors that are merged, with that of one more."""
+    for i in range(use.low.size):
+        uses.low[i], uses.high[i] = min(uses.low[i], use.low[i]), max(uses.high[i], use.high[i])
+    return Use(uses.low, uses.high, max(uses.toll, use.toll))
+
+
+@kernel
+def _first_uses(uses: Uses | None, count: int) -> Uses | None:
+    """The uses of the first vectors."""
+    if uses is None:
+        return None
+    return Uses(uses.low[:count], uses.high[:count], uses.toll[:count])
+
+
+@kernel
+def _fits_alone(pending: Pending, step: int, code: int, use: Use) -> bool:
+    """Whether some completion of one value can satisfy all rows, each looked at alone; what it uses goes to ``use``."""
+    for i in range(pending.entry_at[step], pending.entry_at[step + 1]):
+        part = pending.cost[pending.first[i], code]
+        if part < pending.low[i] or part > pending.high[i]:
+            return False
+        if pending.keep[i] >= 0:
+            use.low[pending.keep[i]] = use.high[pending.keep[i]] = part
+    return True
+
+
+@kernel
+def _fits(pending: Pending, step: int, first: Uses, a: int, second: Uses, b: int) -> bool:
     """Whether some completion of a pair of assignments can satisfy all rows, each looked at alone."""
     for i in range(pending.entry_at[step], pending.entry_at[step + 1]):
         low, high = np.int64(0), np.int64(0)
         if pending.first[i] >= 0:
-            low, high = first_low[a, pending.first[i]], first_high[a, pending.first[i]]
+            low, high = first.low[a, pending.first[i]], first.high[a, pending.first[i]]
         if pending.second[i] >= 0:
-            low += second_low[b, pending.second[i]]
-            high += second_high[b, pending.second[i]]
+            low += second.low[b, pending.second[i]]
+            high += second.high[b, pending.second[i]]
         if low > pending.high[i] or high < pending.low[i]:
             return False
     return True
 
 
 @kernel
-def _used(pending: Pending, step: int, first: LongArray, a: int, second: LongArray, b: int, use: LongArray) -> None:
-    """What a pair of assignments uses of the rows that stay open."""
+def _used(pending: Pending, step: int, first: Uses, a: int, second: Uses, b: int, use: Use) -> Use:
+    """What a pair of assignments uses of the rows that stay open, written into ``use``."""
     for i in range(pending.entry_at[step], pending.entry_at[step + 1]):
         if pending.keep[i] >= 0:
-            part = np.int64(0)
+            low, high = np.int64(0), np.int64(0)
             if pending.first[i] >= 0:
-                part += first[a, pending.first[i]]
+                low, high = first.low[a, pending.first[i]], first.high[a, pending.first[i]]
             if pending.second[i] >= 0:
-                part += second[b, pending.second[i]]
-            use[pending.keep[i]] = part
+                low += second.low[b, pending.second[i]]
+                high += second.high[b, pending.second[i]]
+            use.low[pending.keep[i]], use.high[pending.keep[i]] = low, high
+    return Use(use.low, use.high, first.toll[a] + second.toll[b])
 
 
 @kernel
@@ -532,12 +561,12 @@ def _gather(f: Flat, plan: Plan, s: int, first: FloatArray) -> FloatArray:
 
 @kernel
 def _join(
-    f: Flat, share: FloatArray, plan: Plan, pending: Pending, step: int, s: int, j: int,
-    first: FloatArray, first_merged: Marks, first_low: LongArray, first_high: LongArray, first_toll: FloatArray,
-    second: FloatArray, second_merged: Marks, second_low: LongArray, second_high: LongArray, second_toll: FloatArray,
+    f: Flat, share: FloatArray, plan: Plan, pending: Pending | None, step: int, s: int, j: int,
+    first: FloatArray, first_merged: Marks, first_use: Uses | None,
+    second: FloatArray, second_merged: Marks, second_use: Uses | None,
     total: FloatArray, limit: FloatArray, outside: FloatArray,
     floor: float, most: int, pairs: int, best_of: int, careful: bool, stop: LongArray,
-) -> tuple[FloatArray, NDArray[np.int32], NDArray[np.int32], Marks, LongArray, LongArray, FloatArray]:  # fmt: skip
+) -> tuple[FloatArray, NDArray[np.int32], NDArray[np.int32], Marks, Uses | None]:  # fmt: skip
     """Join vectors over the first ``j + 1`` parts of a scope (by its products) with those of part ``j + 1``."""
     begin, end = plan.node_at[s], plan.node_at[s + 1]
     parts = plan.part_at[s + 1] - plan.part_at[s]
@@ -559,7 +588,7 @@ def _join(
                 weight[p] = _product(weight[p], limit[plan.factor[f.start[n] + k]])
             p += 1
     pair_first, pair_second, score, lost = _score(
-        first, second, column, weight, floor, pairs, pending, step, first_low, first_high, second_low, second_high, stop
+        first, second, column, weight, floor, pairs, pending, step, first_use, second_use, stop
     )
     order = descending(score)
     cost = end - begin  # of one more vector: its products and sums, and then the comparison with those kept
@@ -585,12 +614,10 @@ def _join(
     kept = np.zeros((room, entries))
     kept_first, kept_second = np.zeros(room, dtype=np.int32), np.zeros(room, dtype=np.int32)
     kept_merged = np.zeros(room, dtype=np.uint8)
-    columns = pending.open[step]
-    free_low, free_high = _free(pending, step)
-    kept_low, kept_high = np.zeros((room, columns), dtype=np.int64), np.zeros((room, columns), dtype=np.int64)
-    kept_toll = np.zeros(room)
-    least, most_toll = np.zeros(columns, dtype=np.int64), -np.inf
-    use, low, high = _nothing_used(columns)
+    kept_use = use = merged_use = free = None
+    if pending is not None:
+        kept_use, free = _no_use(room, pending.open[step]), _free(pending, step)
+        use, merged_use = _nothing_used(pending.open[step])
     lanes = min(LANES, max(order.size, 1))
     value = np.zeros((end - begin, lanes))
     vector, surplus = np.zeros(entries), np.zeros(entries)
@@ -617,24 +644,16 @@ def _join(
             for i in range(entries):
                 vector[i] = value[entry_row[i], k]
             a, b = pair_first[c], pair_second[c]
-            if columns > 0:
-                _used(pending, step, first_high, a, second_high, b, use)
-                least[:] = use
-                if first_merged[a] != 0 or second_merged[b] != 0:
-                    _used(pending, step, first_low, a, second_low, b, least)
-            toll = first_toll[a] + second_toll[b]
-            if _dominated(
-                kept, kept_merged, kept_low, kept_toll, count,
-                vector, least, use, toll, used, free_low, free_high, best_of,
-            ):  # fmt: skip
+            if pending is not None and use is not None and first_use is not None and second_use is not None:
+                use = _used(pending, step, first_use, a, second_use, b, use)
+            if _dominated(kept, kept_merged, kept_use, count, vector, use, used, free, best_of):
                 continue
             if count >= most or first_merged[a] != 0 or second_merged[b] != 0:
                 merge = True
                 for i in range(entries):
                     surplus[i] = max(surplus[i], vector[i])
-                for i in range(columns):
-                    low[i], high[i] = min(low[i], least[i]), max(high[i], use[i])
-                most_toll = max(most_toll, toll)
+                if pending is not None and use is not None and merged_use is not None:
+                    merged_use = _widened(merged_use, use)
                 continue
             if count + 1 >= room:
                 room *= 2
@@ -644,15 +663,13 @@ def _join(
                 kept_first = _grown(kept_first, room)
                 kept_second = _grown(kept_second, room)
                 kept_merged = np.zeros(room, dtype=np.uint8)
-                kept_low, kept_high = _more_rows(kept_low, count, room), _more_rows(kept_high, count, room)
-                tolls = np.zeros(room)
-                tolls[:count] = kept_toll[:count]
-                kept_toll = tolls
+                if pending is not None and kept_use is not None:
+                    kept_use = _more_rows(kept_use, count, room)
             for i in range(entries):
                 kept[count, i] = vector[i]
-            for i in range(columns):
-                kept_low[count, i], kept_high[count, i] = use[i], use[i]
-            kept_first[count], kept_second[count], kept_toll[count] = a, b, toll
+            if pending is not None and kept_use is not None and use is not None:
+                _put(kept_use, count, use)
+            kept_first[count], kept_second[count] = a, b
             count += 1
     if lost.size > 0:
         # Too many pairs to look at one by one: what they can reach at most.
@@ -667,46 +684,41 @@ def _join(
             for k in range(filled):
                 for i in range(entries):
                     surplus[i] = max(surplus[i], value[entry_row[i], k])
-        # All pairs together use this at least and at most.
-        _used(pending, step, -_largest(-first_low), 0, -_largest(-second_low), 0, least)
-        _used(pending, step, _largest(first_high), 0, _largest(second_high), 0, use)
-        for i in range(columns):
-            low[i], high[i] = min(low[i], least[i]), max(high[i], use[i])
-        most_toll = max(most_toll, first_toll.max() + second_toll.max())
-    if merge and not _dominated(
-        kept, kept_merged, kept_low, kept_toll, count, surplus, low, high, most_toll, used, free_low, free_high, best_of
-    ):
-        kept[count] = surplus
-        for i in range(columns):
-            kept_low[count, i], kept_high[count, i] = low[i], high[i]
-        kept_merged[count], kept_toll[count] = 1, most_toll
+        if (
+            pending is not None
+            and use is not None
+            and merged_use is not None
+            and first_use is not None
+            and second_use is not None
+        ):  # what all pairs together use at least and at most
+            use = _used(pending, step, _together(first_use), 0, _together(second_use), 0, use)
+            merged_use = _widened(merged_use, use)
+    if merge and not _dominated(kept, kept_merged, kept_use, count, surplus, merged_use, used, free, best_of):
+        kept[count], kept_merged[count] = surplus, 1
+        if pending is not None and kept_use is not None and merged_use is not None:
+            _put(kept_use, count, merged_use)
         count += 1
-    return (
-        kept[:count],
-        kept_first[:count],
-        kept_second[:count],
-        kept_merged[:count],
-        kept_low[:count],
-        kept_high[:count],
-        kept_toll[:count],
-    )
+    return kept[:count], kept_first[:count], kept_second[:count], kept_merged[:count], _first_uses(kept_use, count)
 
 
 @kernel
-def _largest(table: LongArray) -> LongArray:
-    """One row, with the largest entry of each column."""
-    largest: LongArray = table[:1].copy()
-    for r in range(table.shape[0]):
-        for i in range(table.shape[1]):
-            largest[0, i] = max(largest[0, i], table[r, i])
-    return largest
+def _together(uses: Uses) -> Uses:
+    """What all vectors together use, as that of one."""
+    low, high = uses.low[:1].copy(), uses.high[:1].copy()
+    toll = uses.toll[:1].copy()
+    for r in range(uses.toll.size):
+        for i in range(uses.low.shape[1]):
+            low[0, i], high[0, i] = min(low[0, i], uses.low[r, i]), max(high[0, i], uses.high[r, i])
+        toll[0] = max(toll[0], uses.toll[r])
+    return Uses(low, high, toll)
 
 
 @kernel
-def _more_rows(table: LongArray, count: int, rows: int) -> LongArray:
-    """A table with more rows, of which the first ``count`` are those it had."""
-    larger = np.zeros((rows, table.shape[1]), dtype=np.int64)
-    larger[:count] = table[:count]
+def _more_rows(uses: Uses, count: int, rows: int) -> Uses:
+    """The uses with room for more vectors; the first ``count`` are those there were."""
+    larger = _no_use(rows, uses.low.shape[1])
+    larger.low[:count], larger.high[:count] = uses.low[:count], uses.high[:count]
+    larger.toll[:count] = uses.toll[:count]
     return larger
 
 
@@ -718,12 +730,10 @@ def _score(
     weight: FloatArray,
     floor: float,
     most: int,
-    pending: Pending,
+    pending: Pending | None,
     step: int,
-    first_low: LongArray,
-    first_high: LongArray,
-    second_low: LongArray,
-    second_high: LongArray,
+    first_use: Uses | None,
+    second_use: Uses | None,
     stop: LongArray,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray, FloatArray]:
     """The pairs of vectors whose bound is above the floor and that can satisfy the constraints, with their bounds.
@@ -741,7 +751,6 @@ def _score(
     rows = min(ROWS, n_first)
     mixed = np.zeros((rows, columns))
     small = rows * n_second * columns < 4096
-    rows_here = pending.entry_at[step + 1] > pending.entry_at[step]
     bounds = np.zeros((rows, n_second))
     for begin in range(0, n_first, rows):
         filled = min(rows, n_first - begin)
@@ -767,7 +776,12 @@ def _score(
                 if bounds[r, q] <= cut:
                     left_out |= bounds[r, q] > floor
                     continue
-                if rows_here and not _fits(pending, step, first_low, first_high, begin + r, second_low, second_high, q):
+                if (
+                    pending is not None
+                    and first_use is not None
+                    and second_use is not None
+                    and not _fits(pending, step, first_use, begin + r, second_use, q)
+                ):
                     continue
                 if count == room:
                     if count >= 2 * most:
