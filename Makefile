@@ -19,7 +19,10 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
+# Byte code and machine code first, on all cores: tests start many processes, and would wait for each other's compiling.
 unit: $(READY)
+	$(BIN)/python -m compileall -q src
+	$(BIN)/margmap warmup
 	$(BIN)/python -m pytest -n auto --maxprocesses 4
 
 interop:
