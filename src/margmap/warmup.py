@@ -92,6 +92,37 @@ def _learning() -> None:
     learn.mixture(rows[:150], rows[150:], components=2, iterations=3)
 
 
+def _asking() -> None:
+    """Constraints, evidence that is not one value, sensitivity, explanations, and many questions in a row."""
+    from margmap.solve.explain import explain
+    from margmap.solve.sensitivity import sensitivity
+    from margmap.solve.session import Session
+
+    clinic = demo.load_model()
+    for k in (1, 3):
+        marginal_map(clinic, demo.QUERY, demo.EVIDENCE, constraints=["illness in cold, allergy"], k=k)
+    marginal_map(clinic, demo.QUERY, {**demo.EVIDENCE, "fever": {"low", "high"}})
+    sensitivity(clinic, demo.QUERY, demo.EVIDENCE)
+    explain(clinic, demo.EVIDENCE, [*demo.QUERY])
+    digits, seen = Session(demo.load_digits()), demo.digit_evidence(demo.held_out()[0].pixels)
+    for name in [*seen][:2]:
+        digits.marginal_map(demo.digit_query()[:4], {**seen, name: 1 - int(seen[name])})
+
+
+def _tables() -> None:
+    """Tables with holes: latent trees, mixtures of trees, and filling the holes."""
+    from margmap import learn
+    from margmap.learn.imputation import impute
+
+    rows = queries.sample(demo.load_digits(), 200, seed=1)[:, :8].astype(float)
+    rows[::5, 2] = np.nan
+    for learned in (
+        learn.hclt(rows[:150], rows[150:], latent=4, epochs=2),
+        learn.trees(rows[:150], rows[150:], k=2),
+    ):
+        impute(learned, rows[:20])
+
+
 def _grid(side: int) -> Network:
     """A Bayesian network whose variables form a grid, each with those above it and to its left as parents."""
     rng = np.random.default_rng(1)
@@ -110,6 +141,8 @@ PATHS: dict[str, Callable[[], None]] = {
     "networks": _networks,
     "queries": _queries,
     "learning": _learning,
+    "asking": _asking,
+    "tables": _tables,
     "certificates": _certificates,
     "hard networks": _hard_networks,
     "methods": _methods,
