@@ -17,7 +17,7 @@ from margmap.solve.methods.frontier import solve as frontier
 from problems import SORTS, STRUCTURED, UNSTRUCTURED, check_bounds, check_optimal, hard, make, stop_at_every_moment
 
 #: Together more than 10,000 circuits.
-EACH = 420
+EACH = int(os.environ.get("MARGMAP_EACH", "210"))
 assert EACH * len(SORTS) > 10_000
 
 

@@ -23,7 +23,7 @@ OPTIONS = [
 ]
 PLAIN = {"regroup": False, "climb": False, "fix": False}
 #: Circuits in the suite for the solver itself, and how many of the 16 settings each is solved with.
-CIRCUITS, BLOCK, SETTINGS = 5200, 400, 4
+CIRCUITS, BLOCK, SETTINGS = int(os.environ.get("MARGMAP_CIRCUITS", "2800")), 400, 4
 #: Edges enough for a hard circuit to take several seconds, so that something else stops it first.
 ROOM = 20_000_000
 

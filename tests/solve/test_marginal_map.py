@@ -29,6 +29,7 @@ from margmap import (
     mpe,
 )
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, Parts, assemble
+from margmap.foundation import jit
 from margmap.foundation.limits import Limits, Status, Stopped
 from margmap.solve.methods import METHODS as ALL_METHODS
 from margmap.solve.methods import MethodName, methods_for
@@ -40,6 +41,13 @@ KEYS = {"status", "state", "log_prob", "log_conditional", "log_upper", "gap", "m
 A, B, G = Variable("a"), Variable("b", 3), Variable("g", 0)
 
 every_method = pytest.mark.parametrize("method", METHODS)
+
+
+@pytest.fixture(autouse=True, params=["compile", "interpret"])
+def tier(request):
+    """The contract holds in machine code and interpreted, where there are fewer circuits, for the sake of time."""
+    with jit.forced(request.param):
+        yield request.param
 
 
 def log_of_fraction(f):
@@ -91,16 +99,16 @@ def check_optimal(circuit, query, evidence, method):
 
 @every_method
 @pytest.mark.parametrize("sort", SORTS)
-def test_equals_enumeration(method, sort):
-    for seed in range(40):
+def test_equals_enumeration(method, sort, tier):
+    for seed in range(40 if tier == "compile" else 2):
         rng = np.random.default_rng(seed)
         c = random_circuit(rng, **SORTS[sort])
         check_optimal(c, *random_instance(rng, c), method)
 
 
 @every_method
-def test_equals_enumeration_shrinking(method):
-    @settings(max_examples=100)
+def test_equals_enumeration_shrinking(method, tier):
+    @settings(max_examples=100 if tier == "compile" else 5)
     @given(instances())
     def run(instance):
         check_optimal(*instance, method)
@@ -109,8 +117,8 @@ def test_equals_enumeration_shrinking(method):
 
 
 @every_method
-def test_equals_enumeration_on_more_variables(method):
-    for seed in range(12):
+def test_equals_enumeration_on_more_variables(method, tier):
+    for seed in range(12 if tier == "compile" else 1):
         rng = np.random.default_rng(seed)
         c = random_circuit(rng, variables=10, structured=bool(seed % 2), deterministic=seed % 3 == 0, most=150)
         check_optimal(c, *random_instance(rng, c), method)
@@ -258,7 +266,8 @@ def wide_circuit(method="brute"):
 @functools.cache
 def wide_optimum(method="brute"):
     """The log p of its best state; naive enumeration would take hours, and `brute` is tested against it above."""
-    r = marginal_map(wide_circuit(method), None, method="brute")
+    with jit.forced("compile"):
+        r = marginal_map(wide_circuit(method), None, method="brute")
     assert r.status == "optimal"
     return r.log_prob
 
