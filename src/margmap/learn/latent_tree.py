@@ -40,6 +40,8 @@ _LEAST_DEVIATION = 1e-2
 _LEAST_STEPS, _SMALLEST_BATCH = 10, 8
 # How far the counts move towards those of a batch at the beginning of a run, and of one that goes on from a model.
 _FIRST_STEP, _RESUMED_STEP = 0.5, 0.1
+# What the step is multiplied by when it is too large for the validation rows to become more likely.
+_SMALLER = 0.25
 
 
 class Parameters:
@@ -300,8 +302,9 @@ def learn_hclt(
     ``batch=None`` takes all rows at once, which is exact EM in double precision: with ``pseudocount=0`` the mean
     log-likelihood of the rows never falls, otherwise it is that and the logarithm of the prior. The prior is
     ``pseudocount`` rows for each state: spread evenly over the states of a child, and over values as the column has
-    them. With ``valid`` the parameters that were best on those rows are returned, and the run ends after ``patience``
-    epochs without a better one. Of ``restarts`` random beginnings, each two epochs long, the most likely one goes on.
+    them. With ``valid`` the parameters that were best on those rows are returned; after half of ``patience`` epochs
+    without a better one the run goes on from them with a smaller step, and after ``patience`` it ends. Of ``restarts``
+    random beginnings, each two epochs long, the most likely one goes on.
     ``alpha`` is added to the counts of pairs of values when the tree is learned.
 
     ``resume`` is a latent tree that was learned before, also one loaded from a file, to go on from: it has the
@@ -342,7 +345,7 @@ def learn_cells_tree(cells: Cells, alpha: float, weight: FloatArray | None = Non
 
 def _resumed_tree(circuit: Circuit, places: Sequence[Place]) -> tuple[LevelTree, tuple[Leaf, ...]]:
     """The tree of a circuit to go on from, and the kinds of its leaves."""
-    parent: LongArray = np.full(len(circuit.variables), -1, dtype=np.int64)
+    parent = np.full(len(circuit.variables), -1, dtype=np.int32)
     kinds: list[Leaf] = ["categorical"] * parent.size
     for place in places:
         parent[place.column] = places[place.parent].column if place.parent >= 0 else -1
@@ -379,8 +382,11 @@ class _Run:
         self.scratch = [Scratch(model.tree, latent, _TILE, self.dtype) for _ in range(_PARTS)]
         self.counts = [model.counts(latent, self.dtype) for _ in range(_PARTS)]
         self.edges = model.tree.size * latent * latent
-        self.first_step = _FIRST_STEP
+        self.first_step, self.factor = _FIRST_STEP, 1.0
         self.p: Parameters
+        self.kept: Parameters
+        self.best: Growth
+        self.counts_then: Counts | None = None
         self.kept_counts: Counts | None = None
         self.history: list[Growth] = []
 
@@ -401,8 +407,7 @@ class _Run:
             self.p, self.first_step = begun, _RESUMED_STEP
         else:
             self.start(rng)
-        self.kept = self.p if self.valid is None else self.p.copy()
-        self.best = Growth(0, self.mean(self.rows), self.mean(self.valid), self.edges, self.seconds())
+        self.keep(Growth(0, self.mean(self.rows), self.mean(self.valid), self.edges, self.seconds()))
         self.history.append(self.best)
         if begun is not None and not self.exact and epochs > 0:
             self.step(np.arange(self.rows.number), 1.0)  # the counts behind the given parameters, and better ones
@@ -410,16 +415,33 @@ class _Run:
             train = self.epoch(rng, (number - 1) / epochs, number / epochs)
             now = Growth(number, train, self.mean(self.valid), self.edges, self.seconds())
             self.history.append(now)
+            if self.valid is None or now.valid > self.best.valid:
+                self.keep(now)
             if self.report is not None:
                 self.report(now)
-            if self.valid is None or now.valid > self.best.valid:
-                self.best, self.kept = now, self.p.copy() if self.valid is not None else self.p
             reason = self.stopped()
             if reason is not None:
                 return reason
-            if self.valid is not None and patience is not None and number - self.best.iteration >= patience:
-                return "patience"
+            if self.valid is not None and patience is not None:
+                if number - self.best.iteration >= patience:
+                    return "patience"
+                if number - self.best.iteration == patience // 2 and not self.exact:
+                    self.go_back()
         return "iterations"
+
+    def keep(self, now: Growth) -> None:
+        """These are the best parameters so far; without validation rows the last ones are."""
+        self.best, self.kept = now, self.p
+        if self.valid is not None:
+            counts = self.kept_counts
+            self.kept = self.p.copy()
+            self.counts_then = None if counts is None else Counts(*(array.copy() for array in counts))
+
+    def go_back(self) -> None:
+        """Steps this large help the validation rows no more: from the best parameters so far on with smaller ones."""
+        self.p = self.kept.copy()
+        self.kept_counts = None if self.counts_then is None else Counts(*(array.copy() for array in self.counts_then))
+        self.factor *= _SMALLER
 
     def start(self, rng: np.random.Generator) -> None:
         """Random parameters, and no counts behind them."""
@@ -445,7 +467,8 @@ class _Run:
                 progress = min(1.0, max(progress, share))
             # From half of a batch to as much as all rows weigh, in even steps.
             last = min(self.first_step, self.batch / self.rows.number)
-            total += self.step(part, 1.0 if self.exact else self.first_step + (last - self.first_step) * progress)
+            size = max(last, self.factor * (self.first_step + (last - self.first_step) * progress))
+            total += self.step(part, 1.0 if self.exact else size)
             done += part.size
             if self.stopped() is not None:
                 break
