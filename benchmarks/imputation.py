@@ -10,7 +10,7 @@ all four, because a number counts as right when it is in its bin. Mode is the mo
 iterative imputer and that of the nearest neighbours see codes (of bins and of classes in their order) and are rounded.
 margmap learns latent trees with --latent states, half and a quarter of that, and with the best of these numbers once
 more with less and with more smoothing; the likelihood of a tenth of the rows to learn from chooses.
-With --full, tables of 100 columns and more have fewer rows, for all imputers, because the iterative one takes long there.
+With --full, tables of 100 columns and more have fewer rows, for all imputers: the iterative one takes long on them.
 Needs ../shared/data/debd, or the folder that MARGMAP_DATA names, and scikit-learn.
 """
 
@@ -36,7 +36,7 @@ PAGE = ROOT / "docs" / "benchmarks" / "imputation.md"
 BINARY = ("nltcs", "msnbc", "kdd", "plants", "jester", "baudio", "bnetflix", "accidents", "tretail", "dna")
 MIXED = ("wine", "cancer", "orders")
 PART = 0.2
-# The least columns of a wide table, and of --full how many rows are filled in, and learned from: of others, of wide ones.
+# How many columns make a wide table; how many rows --full fills in and learns from, of others and of wide ones.
 WIDE, ROWS, WIDE_ROWS = 100, (1000, 10_000), (500, 4000)
 
 
