@@ -104,7 +104,12 @@ def test_sample_speaks_the_values_of_the_table(model: Path) -> None:
 # What is wrong with a table, the options, the exit code, and what is said or (of a right result) written.
 BAD = {
     "duplicate names": ("a,b,a\n1,2,3\n", (), 2, "two columns called 'a'"),
-    "a column without entries": ("a,b,c\n" + "0,,1\n1,NA,0\n" * 5, (), 0, "column b is left out: all its entries are missing"),
+    "a column without entries": (
+        "a,b,c\n" + "0,,1\n1,NA,0\n" * 5,
+        (),
+        0,
+        "column b is left out: all its entries are missing",
+    ),
     "no column with entries": ("a,b\n,\nNA,?\n", ("--header",), 2, "no column is left"),
     "one value only": ("a,b\n" + "x,0\nx,1\n" * 5, (), 0, ""),
     "mixed types": ("a,b\n" + "1.5,0\n2.25,1\n" * 10_000 + "oops,1\n", ("--bins", "a=2"), 2, "column a"),
