@@ -101,6 +101,46 @@ def test_sample_speaks_the_values_of_the_table(model: Path) -> None:
     assert set(text) <= set("0123456789,\n")
 
 
+# What is wrong with a table, the options, the exit code, and what is said or (of a right result) written.
+BAD = {
+    "duplicate names": ("a,b,a\n1,2,3\n", (), 2, "two columns called 'a'"),
+    "a column without entries": (
+        "a,b,c\n" + "0,,1\n1,NA,0\n" * 5,
+        (),
+        0,
+        "column b is left out: all its entries are missing",
+    ),
+    "no column with entries": ("a,b\n,\nNA,?\n", ("--header",), 2, "no column is left"),
+    "one value only": ("a,b\n" + "x,0\nx,1\n" * 5, (), 0, ""),
+    "mixed types": ("a,b\n" + "1.5,0\n2.25,1\n" * 10_000 + "oops,1\n", ("--bins", "a=2"), 2, "column a"),
+    "wrong delimiter": ("a;b\n1;2\n2;1\n", ("--delimiter", ","), 2, "the delimiter is ';', perhaps"),
+    "ragged lines": ("a,b\n1,2\n1\n", (), 2, "line 3: 1 values, but the lines before have 2"),
+    "a quote that is not closed": ('a,b\n1,"x\n2,y\n', (), 2, ""),
+    "no rows": ("a,b\n", ("--header",), 2, "no rows"),
+    "infinite numbers": ("a,b\n1,inf\n2,3\n", ("--header",), 2, "not finite"),
+}
+
+
+@pytest.mark.parametrize("what", BAD)
+@pytest.mark.parametrize("learner", ["chow-liu", "hclt"])
+def test_bad_tables_are_errors_or_right_results(what: str, learner: str, tmp_path: Path) -> None:
+    content, options, expected, said = BAD[what]
+    table, written = tmp_path / "table.csv", tmp_path / "model.json"
+    table.write_text(content)
+    more = ("--latent", 2, "--epochs", 1) if learner == "hclt" else ()
+    code, _, error = run("learn", table, "-o", written, "--learner", learner, *options, *more)
+    assert code == expected, error
+    assert said in " ".join(error.split())
+    assert written.exists() == (expected == 0)
+    if expected == 0:
+        circuit = mm.load(written)
+        assert circuit.properties.normalised
+        assert "b" in circuit.names or what == "a column without entries"
+    else:
+        assert error.startswith("margmap: error: ")
+        assert error.count("\n") <= 3
+
+
 @pytest.mark.parametrize("content", ["", "a,b\n1,2\n", "1,2\n", "season,degrees,coats\nsummer,2\n"])
 @pytest.mark.parametrize("command", ["impute", "score"])
 def test_files_that_do_not_fit(model: Path, tmp_path: Path, content: str, command: str) -> None:

@@ -20,7 +20,7 @@ from circuits_for_io import random_circuit
 from margmap.circuit import GAUSSIAN, INDICATOR, Circuit, Parts, Variable, assemble
 from margmap.errors import FormatError
 from margmap.io.files import LIMIT_VARIABLE
-from margmap.io.mmz import ARRAYS, HEADER, read_encoding, write
+from margmap.io.mmz import ARRAYS, HEADER
 
 
 def odd_circuit() -> Circuit:
@@ -102,17 +102,6 @@ def test_asking_it_is_asking_the_circuit(tmp_path: Path) -> None:
     again = mm.load(tmp_path / "x.mmz")
     assert mm.marginal_map(again, list(circuit.names[:2])).state == mm.marginal_map(circuit, circuit.names[:2]).state
     assert mm.log_marginal(again) == mm.log_marginal(circuit)
-
-
-def test_the_encoding_of_a_table_is_kept(tmp_path: Path) -> None:
-    path = tmp_path / "x.mmz"
-    encoding = {"columns": [{"name": "age", "edges": [0.5, 18, 65]}], "missing": ["", "NA"]}
-    with path.open("wb") as raw:
-        write(CIRCUITS[1], raw, encoding)
-    assert read_encoding(path) == encoding
-    assert equal(mm.load(path), CIRCUITS[1])
-    mm.save(CIRCUITS[1], path)
-    assert read_encoding(path) is None
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="there are no named pipes")

@@ -37,10 +37,16 @@ MODELS = {
 }
 
 
+def without_the_kernel_for_trees(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Latent trees are asked as all other circuits are; `test_tree_completion.py` is about the kernel."""
+    monkeypatch.setattr(imputation, "_FEW_STATES", few)
+    monkeypatch.setattr(imputation, "state_tree", lambda _circuit: None)
+
+
 @pytest.mark.parametrize("kind", MODELS)
 @pytest.mark.parametrize("few", [64, 0])  # all combinations evaluated, or every row solved by itself
 def test_it_is_the_best_of_all_completions(kind: str, few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imputation, "_FEW_STATES", few)
+    without_the_kernel_for_trees(few, monkeypatch)
     rows = holes(tangled(250, 6, 3, seed=3), 0.35)
     circuit = MODELS[kind](rows)
     some = np.vstack([rows[:25], rows[:3]])  # the last three are asked once
@@ -60,7 +66,7 @@ def test_it_is_the_best_of_all_completions(kind: str, few: int, monkeypatch: pyt
 
 @pytest.mark.parametrize("few", [64, 0])
 def test_chosen_columns_with_the_others_summed_out(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imputation, "_FEW_STATES", few)
+    without_the_kernel_for_trees(few, monkeypatch)
     rows = holes(tangled(250, 6, seed=4), 0.4)
     circuit = hclt(rows, latent=3, epochs=4)
     found = mm.impute(circuit, rows[:25], columns=[2, "5"])
@@ -75,7 +81,7 @@ def test_chosen_columns_with_the_others_summed_out(few: int, monkeypatch: pytest
 
 
 def test_processes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(imputation, "_FEW_STATES", 0)
+    without_the_kernel_for_trees(0, monkeypatch)
     rows = holes(tangled(160, 6, 3, seed=5), 0.4)
     circuit = hclt(rows, latent=3, epochs=3)
     one, two = mm.impute(circuit, rows), mm.impute(circuit, rows, jobs=2)

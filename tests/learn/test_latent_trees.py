@@ -15,25 +15,7 @@ from margmap.learn import hclt, learn_hclt
 from margmap.learn.cells import pair_counts, read_cells
 from margmap.learn.latent_passes import level_tree
 from margmap.learn.latent_tree import LatentTree, learn_cells_tree
-from rows_for_learning import tangled
-
-
-def holes(rows: np.ndarray, part: float, seed: int = 0) -> np.ndarray:
-    """The rows with a part of the cells missing."""
-    return np.where(np.random.default_rng(seed).random(rows.shape) < part, -1, rows.astype(np.int64))
-
-
-def mixed(number: int, seed: int = 0) -> np.ndarray:
-    """Two kinds of rows: a code of three, a count of six, and a real number depend on the kind."""
-    rng = np.random.default_rng(seed)
-    kind = rng.integers(0, 2, number)
-    code = np.where(rng.random(number) < 0.8, kind, 2)
-    count = rng.binomial(6, np.where(kind == 1, 0.8, 0.2))
-    real = rng.normal(np.where(kind == 1, 50.0, -10.0), 3.0)
-    return np.column_stack([code, count, real, rng.integers(0, 2, number)])
-
-
-MIXED = {2: "binomial", 3: "gaussian"}
+from rows_for_learning import MIXED, holes, mixed, tangled
 
 
 @pytest.mark.parametrize("values", [2, 3])

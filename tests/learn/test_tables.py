@@ -346,7 +346,14 @@ def test_one_value_only(tmp_path: Path) -> None:
     path.write_text("a,b,c,d\n" + "x,7,1.5,0\nx,7,1.5,1\n" * 10)
     table = read_table(path)
     assert [v.cardinality for v in table.variables] == [1, 1, 1, 2]
-    for learn in (mm.learn.chow_liu, mm.learn.strudel, lambda data: mm.learn.mixture(data, components=2)):
+    learners = (
+        mm.learn.chow_liu,
+        mm.learn.strudel,
+        lambda data: mm.learn.mixture(data, components=2),
+        lambda data: mm.learn.hclt(data, latent=2, epochs=2),
+        lambda data: mm.learn.trees(data, k=2, iterations=2),
+    )
+    for learn in learners:
         circuit = learn(path)
         assert circuit.properties.smooth
         assert mm.log_marginal(circuit, {"a": "x", "b": 7, "c": 1.5}) == pytest.approx(0.0)

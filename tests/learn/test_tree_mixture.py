@@ -13,11 +13,7 @@ from margmap.errors import DataError
 from margmap.learn import learn_trees, trees
 from margmap.learn.chow_liu_tree import RootedTree
 from margmap.learn.tree_mixture import _count, _log_values
-from rows_for_learning import tangled
-
-
-def holes(rows: np.ndarray, part: float, seed: int = 0) -> np.ndarray:
-    return np.where(np.random.default_rng(seed).random(rows.shape) < part, -1, rows.astype(np.int64))
+from rows_for_learning import holes, tangled
 
 
 @pytest.mark.parametrize("values", [2, 3])

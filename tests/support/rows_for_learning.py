@@ -33,6 +33,25 @@ def tangled(rows: int, columns: int, values: int = 2, seed: int = 0) -> np.ndarr
     return data.astype(np.uint8)
 
 
+def holes(rows: np.ndarray, part: float, seed: int = 0) -> np.ndarray:
+    """The rows with a part of the cells missing."""
+    return np.where(np.random.default_rng(seed).random(rows.shape) < part, -1, rows.astype(np.int64))
+
+
+def mixed(number: int, seed: int = 0) -> np.ndarray:
+    """Two kinds of rows: a code of three, a count of six, and a real number depend on the kind."""
+    rng = np.random.default_rng(seed)
+    kind = rng.integers(0, 2, number)
+    code = np.where(rng.random(number) < 0.8, kind, 2)
+    count = rng.binomial(6, np.where(kind == 1, 0.8, 0.2))
+    real = rng.normal(np.where(kind == 1, 50.0, -10.0), 3.0)
+    return np.column_stack([code, count, real, rng.integers(0, 2, number)])
+
+
+#: The leaves that the columns of :func:`mixed` are meant to have.
+MIXED = {2: "binomial", 3: "gaussian"}
+
+
 def active_edges(circuit: mm.Circuit, row: np.ndarray) -> tuple[list[int], list[tuple[int, int]]]:
     """Which sum edges, and which values of which leaves, a complete row goes through, by plain recursion."""
     possible: dict[int, bool] = {}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _DATA = "A table: .csv (header or not), .csv.gz or .parquet; or the name of a dataset."
 _LEARNER = "strudel, chow-liu, mixture, hclt or trees. Without: strudel, or hclt where cells are missing."
 _BINS = "Bins for numbers that are no codes, such as 5; or of a column: age=4, age=18/25/65 (edges), age=codes."
-_RESUME = "Go on from a model that was learned before, with its encoding."
+_RESUME = "Go on from a model that the same learner made before, with its encoding."
 _COMPONENTS = "Components of a mixture, or trees; after strudel: fit a mixture of K on its structure."
 
 #: The functions of :mod:`margmap.learn` behind the names of learners.
@@ -99,6 +99,10 @@ def learn(
     assert output is not None
     _check_output(output, train)
     chosen = _chosen(learner, train)
+    if start is not None and (latent is not None or (components is not None and chosen != "strudel")):
+        raise QueryError(
+            f"--{'components' if latent is None else 'latent'} does not go with --resume: the model has it"
+        )
     limits = given(time_limit=time_limit, max_edges=max_edges, iterations=iterations, epochs=epochs, patience=patience)
     options = given(tries=tries, latent=latent, seed=seed, resume=start)
     mixed = chosen == "strudel" and (components or 1) > 1

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Mapping
 from io import BytesIO
 from mmap import mmap
 from pathlib import Path
@@ -63,16 +62,8 @@ def read(path: Path, limit: int | None = None) -> Circuit:
     return without_strays(Circuit(variables, *(file.array(name, ARRAYS[name]) for name in ARRAYS)))
 
 
-def read_encoding(path: Path, limit: int | None = None) -> dict[str, Any] | None:
-    """How the columns of a table became the circuit's variables, as :func:`write` was told; None if it was not."""
-    encoding = _File(path, limit).header.get("encoding")
-    if encoding is not None and not isinstance(encoding, dict):
-        raise FormatError('the "encoding" in the header is no object', path=path)
-    return encoding
-
-
-def write(circuit: Circuit, raw: BinaryIO, encoding: Mapping[str, Any] | None = None) -> None:
-    """Write a circuit into an open file, with the encoding of a table, any JSON object, if one is given."""
+def write(circuit: Circuit, raw: BinaryIO) -> None:
+    """Write a circuit into an open file."""
     arrays = {name: np.ascontiguousarray(getattr(circuit, name), dtype=dtype) for name, dtype in ARRAYS.items()}
     header: dict[str, Any] = {
         "format": "margmap",
@@ -83,8 +74,6 @@ def write(circuit: Circuit, raw: BinaryIO, encoding: Mapping[str, Any] | None = 
         },
         "variables": [written_variable(variable) for variable in circuit.variables],
     }
-    if encoding is not None:
-        header["encoding"] = dict(encoding)
     out = _Counted(raw)
     with ZipFile(cast(BinaryIO, out), "w", ZIP_STORED) as archive:
         archive.writestr(_member(HEADER), json.dumps(header, allow_nan=False))

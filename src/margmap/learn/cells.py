@@ -82,12 +82,16 @@ def pair_counts(codes: IntArray, cardinality: LongArray, weight: FloatArray | No
 
 
 def read_cells(
-    data: Any, valid: Any = None, leaves: Mapping[Any, Leaf] | None = None
+    data: Any,
+    valid: Any = None,
+    leaves: Mapping[Any, Leaf] | None = None,
+    variables: Sequence[Variable] | None = None,
 ) -> tuple[Cells, Cells | None, tuple[Leaf, ...]]:
     """Rows to learn from, validation rows over the same variables, and the kind of leaf of each column.
 
     ``leaves`` has kinds by the names of columns; a column that it does not name has Gaussian leaves if the table leaves
-    it real numbers, and categorical ones otherwise.
+    it real numbers, and categorical ones otherwise. With ``variables`` given, those of a circuit to continue, the
+    entries must fit.
     """
     given = {str(name): kind for name, kind in (leaves or {}).items()}
     for name, kind in given.items():
@@ -95,7 +99,7 @@ def read_cells(
             raise DataError(f"leaves= says {kind!r} of column {name}: write {', '.join(map(repr, LEAVES))}")
     gaussian = [name for name, kind in (leaves or {}).items() if kind == "gaussian"]
     options = {"continuous": gaussian} if gaussian and not isinstance(data, Table) else {}
-    table, checked = read_both(_with_holes(data, gaussian), _with_holes(valid, gaussian), **options)
+    table, checked = read_both(_with_holes(data, gaussian), _with_holes(valid, gaussian), variables, **options)
     known = set(map(str, table.names))
     for name in given:
         if name not in known:

@@ -2,7 +2,8 @@
 
 A row's answer is that of :func:`margmap.marginal_map`: its missing cells, or those of the chosen columns, are the
 query, its other cells the evidence, and what is missing elsewhere is summed out. Rows that are equal are asked once.
-Rows are grouped by which cells are missing: where the cells of a group have few combinations of values, these are all
+On a latent tree, rows are solved by a kernel of their own (:mod:`margmap.learn.tree_completion`). On other circuits
+they are grouped by which cells are missing: where the cells of a group have few combinations of values, these are all
 evaluated, for many rows in one pass; every other row is reduced and solved by itself.
 """
 
@@ -28,6 +29,7 @@ from margmap.foundation.limits import TOLERANCE, Limits
 from margmap.inference.queries import log_likelihood, posteriors
 from margmap.inference.scaled import scaled
 from margmap.learn.table import Table, Unknown, decode_column, encode
+from margmap.learn.tree_completion import complete, state_tree
 from margmap.network.compile import compile as compile_network
 from margmap.network.network import Network
 from margmap.solve.marginal_map import circuit_map
@@ -151,7 +153,8 @@ def impute_codes(
     log_prob, log_conditional = np.full(len(distinct), -np.inf), np.zeros(len(distinct))
     status, errors = ["optimal"] * len(distinct), {}
     slow: list[tuple[int, list[int]]] = []
-    for pattern, rows in _patterns(wanted):
+    left = _complete_on_tree(circuit, distinct, wanted, filled, log_prob, log_conditional, jobs)
+    for pattern, rows in _patterns(wanted, left):
         if pattern.size == 0:
             log_prob[rows] = log_likelihood(circuit, distinct[rows])
         elif _few(circuit, pattern):
@@ -187,14 +190,38 @@ def _distinct(codes: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     return rows[first], back.reshape(-1)
 
 
-def _patterns(wanted: NDArray[np.bool_]) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
-    """The columns that some rows want filled in, and these rows."""
-    if not len(wanted):
+def _complete_on_tree(
+    circuit: Circuit,
+    codes: NDArray[Any],
+    wanted: NDArray[np.bool_],
+    filled: NDArray[Any],
+    log_prob: FloatArray,
+    log_conditional: FloatArray,
+    jobs: int,
+) -> NDArray[np.int64]:
+    """Fill in what a latent tree can be asked for quickly; the numbers of the rows that are left."""
+    rows = np.flatnonzero(wanted.any(axis=1))
+    tree = state_tree(circuit) if rows.size else None
+    if tree is None:
+        return np.arange(len(codes))
+    found = complete(tree, codes[rows], wanted[rows], jobs)
+    done = rows[found.solved]
+    filled[done] = np.where(wanted[done], found.codes[found.solved], filled[done])
+    log_prob[done] = found.log_prob[found.solved]
+    log_conditional[done] = np.minimum(found.log_prob - found.log_evidence, 0.0)[found.solved]
+    return np.setdiff1d(np.arange(len(codes)), done)
+
+
+def _patterns(
+    wanted: NDArray[np.bool_], left: NDArray[np.int64]
+) -> Iterator[tuple[NDArray[np.int64], NDArray[np.int64]]]:
+    """The columns that some of the rows that are left want filled in, and these rows."""
+    if not left.size:
         return
-    _, which = np.unique(np.packbits(wanted, axis=1), axis=0, return_inverse=True)
+    _, which = np.unique(np.packbits(wanted[left], axis=1), axis=0, return_inverse=True)
     which = which.reshape(-1)
     order = np.argsort(which, kind="stable")
-    for rows in np.split(order, np.flatnonzero(np.diff(which[order])) + 1):
+    for rows in np.split(left[order], np.flatnonzero(np.diff(which[order])) + 1):
         yield np.flatnonzero(wanted[rows[0]]), rows
 
 

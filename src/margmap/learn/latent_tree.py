@@ -9,7 +9,7 @@ the rows. Missing cells are summed out in the expectation; the tree is learned f
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from margmap.circuit import BINOMIAL, CATEGORICAL, GAUSSIAN, Circuit, FloatArray, LongArray
 from margmap.circuit.layers import Layers
+from margmap.circuit.leaves import leaf_tables
+from margmap.errors import DataError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits
 from margmap.foundation.slices import starts
@@ -26,6 +28,7 @@ from margmap.learn.cells import Cells, Leaf, pair_counts, read_cells
 from margmap.learn.chow_liu_tree import RootedTree, check_smoothing, information, root_at_centre, spanning_tree
 from margmap.learn.latent_passes import Counts, Floats, LevelTree, Scratch, counts_down, level_tree, values_up
 from margmap.learn.strudel_growth import Growth, Learned, OnProgress, Reason, check_option
+from margmap.learn.tree_reading import Place, read_places
 
 # Rows that one thread takes at once: the products are then below what a BLAS shares out over threads of its own.
 _TILE = 64
@@ -35,8 +38,10 @@ _PARTS = 2
 _LEAST_DEVIATION = 1e-2
 # Batches are so small that an epoch has at least so many steps, but not smaller than this.
 _LEAST_STEPS, _SMALLEST_BATCH = 10, 8
-# How far the counts move towards those of a batch at the beginning of a run.
-_FIRST_STEP = 0.5
+# How far the counts move towards those of a batch at the beginning of a run, and of one that goes on from a model.
+_FIRST_STEP, _RESUMED_STEP = 0.5, 0.1
+# What the step is multiplied by when it is too large for the validation rows to become more likely.
+_SMALLER = 0.25
 
 
 class Parameters:
@@ -110,6 +115,36 @@ class LatentTree:
         parameters = Parameters(np.full(latent, 1 / latent), pair.astype(dtype), leaf.astype(dtype), mean, deviation)
         self._to_binomial(parameters)
         return parameters
+
+    def resumed(self, circuit: Circuit, places: Sequence[Place], dtype: Any) -> Parameters:
+        """The parameters of a circuit that :meth:`circuit` made, whose columns have the places of this tree.
+
+        Equal states may have become one in a file: every column has as many as the one with the most, and those that
+        are not in the circuit have weight 0.
+        """
+        latent = max(place.leaf.size for place in places)
+        p = self.begin(latent, np.random.default_rng(0), dtype)
+        start, table = leaf_tables(circuit)
+        of_column = {place.column: place for place in places}
+        for i, column in enumerate(self.tree.column.tolist()):
+            _, _, leaf, log_weight = of_column[column]
+            weight = np.exp(log_weight)
+            if i == 0:
+                p.root = np.zeros(latent)
+                p.root[: leaf.size] = weight[0]
+            else:
+                p.pair[i] = 0.0
+                p.pair[i, :, : leaf.size] = 1.0 / leaf.size
+                p.pair[i, : weight.shape[0], : leaf.size] = weight
+            g = int(self.dense_at[i])
+            if g >= 0:
+                at = circuit.param_start[leaf]
+                p.mean[g, : leaf.size] = (circuit.param[at] - self.centre[g]) / self.spread[g]
+                p.deviation[g, : leaf.size] = circuit.param[at + 1] / self.spread[g]
+            else:
+                size = int(self.cardinality[i])
+                p.leaf[i, :size, : leaf.size] = np.exp(table[start[leaf][:, None] + np.arange(size)]).T
+        return p
 
     def counts(self, latent: int, dtype: Any) -> Counts:
         """No counts yet."""
@@ -254,6 +289,7 @@ def learn_hclt(
     alpha: float = 1.0,
     time_limit: float | None = None,
     seed: int = 0,
+    resume: Circuit | None = None,
     on_progress: OnProgress | None = None,
 ) -> Learned:
     """Learn a hidden Chow-Liu tree with ``latent`` states for each column, and say how it went.
@@ -262,13 +298,18 @@ def learn_hclt(
     unless ``leaves`` says ``"binomial"`` (values 0 to n) or ``"gaussian"`` (real numbers) under its name or number.
 
     EM goes over the rows ``epochs`` times in batches of ``batch`` rows (less where there are less than ten times as
-    many), in single precision, with a step that shrinks;
+    many), in single precision, with a step that shrinks evenly to the weight of a batch among all rows;
     ``batch=None`` takes all rows at once, which is exact EM in double precision: with ``pseudocount=0`` the mean
     log-likelihood of the rows never falls, otherwise it is that and the logarithm of the prior. The prior is
     ``pseudocount`` rows for each state: spread evenly over the states of a child, and over values as the column has
-    them. With ``valid`` the parameters that were best on those rows are returned, and the run ends after ``patience``
-    epochs without a better one. Of ``restarts`` random beginnings, each two epochs long, the most likely one goes on.
+    them. With ``valid`` the parameters that were best on those rows are returned; after half of ``patience`` epochs
+    without a better one the run goes on from them with a smaller step, and after ``patience`` it ends. Of ``restarts``
+    random beginnings, each two epochs long, the most likely one goes on.
     ``alpha`` is added to the counts of pairs of values when the tree is learned.
+
+    ``resume`` is a latent tree that was learned before, also one loaded from a file, to go on from: it has the
+    variables, the tree, the kinds of leaves and the states, so that ``latent``, ``leaves``, ``restarts`` and ``alpha``
+    say nothing. The run begins with one step on all rows, then small steps.
 
     ``time_limit`` is in seconds; Ctrl-C ends the run in the same way, with the best parameters so far. The same seed
     gives the same circuit on the same machine, whatever the number of its cores, unless a limit stops the run.
@@ -276,13 +317,19 @@ def learn_hclt(
     _check_options(latent, epochs, batch, pseudocount, patience, restarts, time_limit, alpha)
     limits = Limits(None if time_limit is None else float(time_limit))
     with limits.not_counting_compilation(), limits.catching_interrupts():
-        cells, checked, kinds = read_cells(data, valid, leaves)
-        tree = level_tree(learn_cells_tree(cells, alpha).parent)
+        cells, checked, kinds = read_cells(data, valid, leaves, None if resume is None else resume.variables)
+        places = None if resume is None else read_places(resume, resume.root, "a latent tree, as hclt learns")
+        if resume is None or places is None:
+            tree = level_tree(learn_cells_tree(cells, alpha).parent)
+        else:
+            tree, kinds = _resumed_tree(resume, places)
+            latent = max(place.leaf.size for place in places)
         model = LatentTree(cells, tree, kinds, float(pseudocount))
         with ThreadPoolExecutor(_PARTS) as threads:
             run = _Run(model, cells, checked, latent, batch, threads, limits, on_progress)
+            begun = None if resume is None or places is None else model.resumed(resume, places, run.dtype)
             try:
-                reason = run.to_the_end(np.random.default_rng(seed), epochs, patience, restarts)
+                reason = run.to_the_end(np.random.default_rng(seed), epochs, patience, restarts, begun)
             except KeyboardInterrupt:  # of on_progress
                 reason = "interrupted"
     best, last = run.best, run.history[-1]
@@ -294,6 +341,19 @@ def learn_cells_tree(cells: Cells, alpha: float, weight: FloatArray | None = Non
     codes, cardinality = cells.binned()
     joint = pair_counts(codes, cardinality, weight)
     return root_at_centre(spanning_tree(information(joint, starts(cardinality), alpha)))
+
+
+def _resumed_tree(circuit: Circuit, places: Sequence[Place]) -> tuple[LevelTree, tuple[Leaf, ...]]:
+    """The tree of a circuit to go on from, and the kinds of its leaves."""
+    parent = np.full(len(circuit.variables), -1, dtype=np.int32)
+    kinds: list[Leaf] = ["categorical"] * parent.size
+    for place in places:
+        parent[place.column] = places[place.parent].column if place.parent >= 0 else -1
+        kind = int(circuit.kind[place.leaf[0]])
+        kinds[place.column] = "gaussian" if kind == GAUSSIAN else "binomial" if kind == BINOMIAL else "categorical"
+    if len(places) != parent.size:
+        raise DataError(f"the circuit to go on from has leaves of {len(places)} of its {parent.size} variables only")
+    return level_tree(parent), tuple(kinds)
 
 
 class _Run:
@@ -322,14 +382,20 @@ class _Run:
         self.scratch = [Scratch(model.tree, latent, _TILE, self.dtype) for _ in range(_PARTS)]
         self.counts = [model.counts(latent, self.dtype) for _ in range(_PARTS)]
         self.edges = model.tree.size * latent * latent
+        self.first_step, self.factor = _FIRST_STEP, 1.0
         self.p: Parameters
+        self.kept: Parameters
+        self.best: Growth
+        self.counts_then: Counts | None = None
         self.kept_counts: Counts | None = None
         self.history: list[Growth] = []
 
-    def to_the_end(self, rng: np.random.Generator, epochs: int, patience: int | None, restarts: int) -> Reason:
-        """Go over the rows until something ends the run, and say what."""
+    def to_the_end(
+        self, rng: np.random.Generator, epochs: int, patience: int | None, restarts: int, begun: Parameters | None
+    ) -> Reason:
+        """Go over the rows, from given parameters or random ones, until something ends the run, and say what."""
         beginnings = []
-        for _ in range(restarts if restarts > 1 else 0):
+        for _ in range(restarts if restarts > 1 and begun is None else 0):
             self.start(rng)
             _, train = self.epoch(rng, 0.0, 0.1), self.epoch(rng, 0.1, 0.2)
             beginnings.append((self.mean(self.valid) if self.valid is not None else train, self.p, self.kept_counts))
@@ -337,25 +403,45 @@ class _Run:
                 break
         if beginnings:
             _, self.p, self.kept_counts = max(beginnings, key=lambda entry: entry[0])
+        elif begun is not None:
+            self.p, self.first_step = begun, _RESUMED_STEP
         else:
             self.start(rng)
-        self.kept = self.p if self.valid is None else self.p.copy()
-        self.best = Growth(0, self.mean(self.rows), self.mean(self.valid), self.edges, self.seconds())
+        self.keep(Growth(0, self.mean(self.rows), self.mean(self.valid), self.edges, self.seconds()))
         self.history.append(self.best)
+        if begun is not None and not self.exact and epochs > 0:
+            self.step(np.arange(self.rows.number), 1.0)  # the counts behind the given parameters, and better ones
         for number in range(1, epochs + 1):
             train = self.epoch(rng, (number - 1) / epochs, number / epochs)
             now = Growth(number, train, self.mean(self.valid), self.edges, self.seconds())
             self.history.append(now)
+            if self.valid is None or now.valid > self.best.valid:
+                self.keep(now)
             if self.report is not None:
                 self.report(now)
-            if self.valid is None or now.valid > self.best.valid:
-                self.best, self.kept = now, self.p.copy() if self.valid is not None else self.p
             reason = self.stopped()
             if reason is not None:
                 return reason
-            if self.valid is not None and patience is not None and number - self.best.iteration >= patience:
-                return "patience"
+            if self.valid is not None and patience is not None:
+                if number - self.best.iteration >= patience:
+                    return "patience"
+                if number - self.best.iteration == patience // 2 and not self.exact:
+                    self.go_back()
         return "iterations"
+
+    def keep(self, now: Growth) -> None:
+        """These are the best parameters so far; without validation rows the last ones are."""
+        self.best, self.kept = now, self.p
+        if self.valid is not None:
+            counts = self.kept_counts
+            self.kept = self.p.copy()
+            self.counts_then = None if counts is None else Counts(*(array.copy() for array in counts))
+
+    def go_back(self) -> None:
+        """Steps this large help the validation rows no more: from the best parameters so far on with smaller ones."""
+        self.p = self.kept.copy()
+        self.kept_counts = None if self.counts_then is None else Counts(*(array.copy() for array in self.counts_then))
+        self.factor *= _SMALLER
 
     def start(self, rng: np.random.Generator) -> None:
         """Random parameters, and no counts behind them."""
@@ -379,9 +465,10 @@ class _Run:
             if np.isfinite(self.limits.deadline):  # the step must be small when the time is over
                 share = self.seconds() / max(self.limits.deadline - self.limits.begun, 1e-9)
                 progress = min(1.0, max(progress, share))
-            # From half of a batch to as much as all rows weigh, evenly in the logarithm.
-            last = min(_FIRST_STEP, self.batch / self.rows.number)
-            total += self.step(part, 1.0 if self.exact else _FIRST_STEP * (last / _FIRST_STEP) ** progress)
+            # From half of a batch to as much as all rows weigh, in even steps.
+            last = min(self.first_step, self.batch / self.rows.number)
+            size = max(last, self.factor * (self.first_step + (last - self.first_step) * progress))
+            total += self.step(part, 1.0 if self.exact else size)
             done += part.size
             if self.stopped() is not None:
                 break

@@ -108,13 +108,17 @@ def learn_mixture(
             climbed, before = train + prior / len(table.codes) - before, train + prior / len(table.codes)
             value = _expect(log, log_weight, valid_inside)[1] if whole.validates else np.nan
             history.append(Round(iteration, train, value))
-            if on_iteration is not None:
-                on_iteration(history[-1])
             if best is None or not whole.validates or value > best[0]:
                 best = (value, log, log_weight)
+            interrupted = False
+            if on_iteration is not None:
+                try:
+                    on_iteration(history[-1])
+                except KeyboardInterrupt:
+                    interrupted = True
             ended = {
+                "interrupted": interrupted or limits.interrupted,
                 "converged": climbed < tolerance,
-                "interrupted": limits.interrupted,
                 "time_limit": limits.late(0.0),
             }
             if any(ended.values()):

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from margmap.circuit import INDICATOR, Circuit, FloatArray, IntArray, LongArray
+from margmap.circuit import INDICATOR, SUM, Circuit, FloatArray, IntArray, LongArray
 from margmap.circuit.layers import Layers
 from margmap.errors import DataError
 from margmap.foundation.jit import kernel
@@ -22,6 +22,7 @@ from margmap.learn.cells import Cells, pair_counts, read_cells
 from margmap.learn.chow_liu_tree import RootedTree, check_smoothing, information, root_at_centre, spanning_tree
 from margmap.learn.mixture_em import clusters
 from margmap.learn.strudel_growth import Growth, Learned, OnProgress, Reason, check_option
+from margmap.learn.tree_reading import read_places
 
 # The tables of all components may have this many entries.
 _MOST_ENTRIES = 1 << 27
@@ -61,6 +62,7 @@ def learn_trees(
     patience: int | None = 5,
     time_limit: float | None = None,
     seed: int = 0,
+    resume: Circuit | None = None,
     on_progress: OnProgress | None = None,
 ) -> Learned:
     """Learn a mixture of ``k`` Chow-Liu trees by EM, and say how it went.
@@ -72,6 +74,9 @@ def learn_trees(
     EM ends after ``iterations``, or when the mean log-likelihood gains less than ``tolerance``; with ``valid`` the
     mixture that was best on those rows is returned, and the run ends after ``patience`` iterations without a better
     one. ``time_limit`` is in seconds; Ctrl-C ends the run in the same way.
+
+    ``resume`` is a mixture of trees that was learned before, also one loaded from a file, to go on from: it has the
+    variables and the trees, which stay, so that ``k``, ``structure_iterations`` and ``seed`` say nothing.
     """
     check_smoothing(alpha, strength)
     check_option("k", k, 1)
@@ -81,16 +86,51 @@ def learn_trees(
         check_option("time_limit", time_limit, 0.0)
     limits = Limits(None if time_limit is None else float(time_limit))
     with limits.not_counting_compilation(), limits.catching_interrupts():
-        cells, checked, _ = read_cells(data, valid)
+        cells, checked, _ = read_cells(data, valid, variables=None if resume is None else resume.variables)
         if cells.continuous.size:
             column = cells.variables[int(cells.continuous[0])].name
             raise DataError(f"column {column!r} is real numbers, and trees need discrete columns: use bins, or hclt")
+        begun = None if resume is None else _read_mixture(resume)
+        k = k if begun is None else len(begun[0])
         run = _Run(cells, checked, k, float(strength), float(alpha), limits, on_progress)
+        if begun is not None:
+            run.components, run.log_weight = begun
         try:
             reason = run.to_the_end(seed, iterations, structure_iterations, tolerance, patience)
         except KeyboardInterrupt:  # of on_progress
             reason = "interrupted"
     return Learned(run.circuit(), reason, run.best, run.history[-1], run.history)
+
+
+def _read_mixture(circuit: Circuit) -> tuple[list[Component], FloatArray]:
+    """The components of a mixture of trees that was learned before, and the logarithms of their weights."""
+    first, last = (int(circuit.start[circuit.root + i]) for i in range(2))
+    roots = circuit.child[first:last]
+    if circuit.kind[circuit.root] == SUM and (circuit.kind[roots] == SUM).any():
+        return [_read_component(circuit, root) for root in roots.tolist()], circuit.log_weight[first:last].copy()
+    return [_read_component(circuit, circuit.root)], np.zeros(1)
+
+
+def _read_component(circuit: Circuit, root: int) -> Component:
+    what = "a mixture of trees"
+    places = read_places(circuit, root, what)
+    cardinality = circuit.cardinality
+    most = int(cardinality.max())
+    parent = np.full(cardinality.size, -1, dtype=np.int32)
+    table = np.zeros((cardinality.size, most, most))
+    values: list[LongArray] = []
+    for column, above, leaf, log_weight in places:
+        if (circuit.kind[leaf] != INDICATOR).any():
+            raise DataError(f"the circuit to go on from is not {what}: node {int(leaf[0])} is a leaf, but no indicator")
+        values.append(circuit.param[circuit.param_start[leaf]].astype(np.int64))
+        over = np.zeros(1, dtype=np.int64) if above < 0 else values[above]
+        table[column][np.ix_(over, values[-1])] = np.exp(log_weight)
+        parent[column] = -1 if above < 0 else places[above].column
+    if len(places) != cardinality.size:
+        raise DataError(
+            f"the circuit to go on from is not {what}: a tree has {len(places)} of {cardinality.size} columns"
+        )
+    return Component(RootedTree(parent, np.array([place.column for place in places], dtype=np.int32)), table)
 
 
 class _Run:
@@ -127,8 +167,8 @@ class _Run:
         self, seed: int, iterations: int, structure_iterations: int, tolerance: float, patience: int | None
     ) -> Reason:
         """Iterate until something ends the run, and say what."""
-        share = self.beginning(seed)
-        structured = True
+        structured = not self.components
+        share = self.beginning(seed) if structured else self.responsibilities(self.cells)[0]
         for number in range(1, iterations + 1):
             before, fixed = self.components, not structured
             self.components = [self.component(c, share[:, c], structured) for c in range(self.k)]
