@@ -1,4 +1,4 @@
-"""Every example in the README and the documentation runs: each page from its first block to its last, in an empty folder."""
+"""Every example in the README and the documentation runs: each page from its first block to its last, in one folder."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """Pages of the documentation as programs: their fenced blocks, in order, and how each of them is run.
 
 A Python block runs as it stands, in a namespace of its own; the blocks of a tutorial go on from one another. Of a shell
-block every line is run: ``margmap`` in this process, and the few harmless commands of :data:`SHELL` by the shell. A block of
-output, ``text`` directly below a block that runs, must be what that block prints (``...`` stands for anything). A block
-that cannot be run has the comment ``<!-- not run: reason -->`` above it.
+block every line is run: ``margmap`` in this process, and the few harmless commands of :data:`SHELL` by themselves. A
+block of output, ``text`` directly below a block that runs, must be what it prints (``...`` stands for anything).
+A block that cannot be run has the comment ``<!-- not run: reason -->`` above it.
 """
 
 from __future__ import annotations
