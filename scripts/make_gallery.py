@@ -1,4 +1,4 @@
-"""Make the pictures of docs/gallery.md, in docs/assets/gallery.
+"""Make the pictures of docs/gallery.md and of the tutorials, in docs/assets/gallery.
 
     .venv/bin/python scripts/make_gallery.py
 
@@ -10,9 +10,14 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import re
+import shutil
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import margmap as mm
@@ -21,7 +26,7 @@ from margmap.bench.browser import chromium
 from margmap.demo import picture
 from margmap.errors import MissingExtraError
 
-OUT = Path(__file__).parent.parent / "docs" / "assets" / "gallery"
+OUT = Path(__file__).resolve().parent.parent / "docs" / "assets" / "gallery"
 
 
 def figure_one() -> mm.plot.Picture:
@@ -72,6 +77,24 @@ def digits(path: Path) -> None:
     picture.write_demo(shown, [demo.complete_digit(circuit, digit) for digit in shown], path)
 
 
+def of_tutorial(page: str, name: str, path: Path) -> None:
+    """The picture that the Python blocks of a tutorial write, run here one after the other in a folder of their own."""
+    text = (OUT.parents[1] / "tutorials" / page).read_text(encoding="utf-8")
+    names: dict[str, object] = {"__name__": "tutorial"}
+    back = Path.cwd()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chdir(folder)
+        try:
+            for code in re.findall(r"^```python\n(.*?)^```$", text, flags=re.MULTILINE | re.DOTALL):
+                exec(compile(code, page, "exec"), names)
+                if Path(name).exists():
+                    shutil.copy(name, path)
+                    return
+        finally:
+            os.chdir(back)
+    raise AssertionError(f"{page} writes no {name}")
+
+
 def explore(path: Path) -> None:
     """A screenshot of the page of ``margmap explore``, on the clinic."""
     from margmap.explore.server import Server, Settings
@@ -97,7 +120,14 @@ def main() -> None:
             made = draw()
             made.save(OUT / name)
             print(f"{name}: {made.title}. {made.description}")
-    for name, write in (("digits.png", digits), ("explore.png", explore)):
+    written: dict[str, Callable[[Path], None]] = {
+        "digits.png": digits,
+        "explore.png": explore,
+        "tutorial-car.svg": partial(of_tutorial, "diagnosis.md", "car.svg"),
+        "tutorial-survey.svg": partial(of_tutorial, "circuits.md", "survey.svg"),
+        "tutorial-three.png": partial(of_tutorial, "images.md", "three.png"),
+    }
+    for name, write in written.items():
         if not wanted or name.split(".")[0] in wanted:
             try:
                 write(OUT / name)

@@ -66,7 +66,7 @@ def mathml(formula: str, display: str) -> str:
 
 
 def help_page() -> str:
-    """``margmap --help`` and that of every command, as the program prints it on a terminal of 100 columns."""
+    """``margmap --help`` and that of every command, as the program prints it on a terminal of 88 columns."""
     from typer.main import get_command
     from typer.testing import CliRunner
 
@@ -80,7 +80,7 @@ def help_page() -> str:
         paths += [[name, below] for below in getattr(inner, "commands", ())]
     for path in paths:
         shown = CliRunner().invoke(
-            app, [*path, "--help"], prog_name="margmap", env={"COLUMNS": "100", "TERM": "dumb", "NO_COLOR": "1"}
+            app, [*path, "--help"], prog_name="margmap", env={"COLUMNS": "88", "TERM": "dumb", "NO_COLOR": "1"}
         )
         assert shown.exit_code == 0, shown.output
         title = " ".join(["margmap", *path])

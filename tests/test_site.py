@@ -20,7 +20,10 @@ missing = [name for name in NEEDED if find_spec(name) is None]
 pytestmark = pytest.mark.skipif(bool(missing), reason=f"the extra `docs` is not installed: no {', '.join(missing)}")
 
 #: With a table, formulas, code, pictures and entries of the reference.
-PAGES = ("index", "tour", "gallery", "algorithms", "cli-help", "reference/asking", "benchmarks/paper/report")
+PAGES = (
+    *("index", "tour", "gallery", "tutorials/images", "tutorials/diagnosis", "algorithms", "cli-help"),
+    *("howto/trust", "reference/asking", "reference/learning", "benchmarks/paper/report"),
+)
 
 ASKED = "return performance.getEntriesByType('resource').map(entry => entry.name)"
 LINKED = (

@@ -1,6 +1,7 @@
 """Instances: divided in the proportions asked for, possible, the same for the same seed; and their two file formats."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,6 +12,7 @@ from circuits import SORTS, fixed, random_circuit
 from margmap.bench import instances as bench
 from margmap.cli.inputs import read_instance
 from margmap.errors import FormatError, QueryError
+from margmap.io.formats import BUNDLED
 
 
 def chain(n, name=lambda i: i):
@@ -240,3 +242,15 @@ def test_csv_is_for_binary_variables_of_the_circuit(tmp_path):
     with pytest.raises(FormatError, match="'z' is not a variable"):
         bench.write_csv(path, [bench.Instance(["z"], {}, (1, 0, 0), "uniform")], [mm.Variable("a")])
     assert not path.exists()
+
+
+def test_a_bundled_model_keeps_its_name_and_is_found(tmp_path, monkeypatch):
+    """Wherever the file of instances is; a file of that name beside it comes first."""
+    monkeypatch.chdir(tmp_path)
+    assert bench.relative_model("clinic", "instances/clinic.json") == "clinic"
+    file = bench.InstanceFile("clinic", "clinic", 1, [])
+    assert file.model_path("instances/clinic.json") == BUNDLED["clinic"]
+    assert bench.InstanceFile("x", "x.psdd", 1, []).model_path("instances/x.json") == Path("instances/x.psdd")
+    Path("instances").mkdir()
+    Path("instances/clinic").touch()
+    assert file.model_path("instances/clinic.json") == Path("instances/clinic")

@@ -59,7 +59,11 @@ class InstanceFile(NamedTuple):
 
     def model_path(self, path: str | os.PathLike[str]) -> Path:
         """Where the circuit is if this is what the file ``path`` holds."""
-        return Path(path).parent / self.model
+        from margmap.io.formats import model_file
+
+        beside = Path(path).parent / self.model
+        own = model_file(Path(self.model))  # the package's, if this is the name of one of its models
+        return beside if beside.exists() or own == Path(self.model) else own
 
 
 class Marks(NamedTuple):
@@ -112,7 +116,14 @@ def generate(
 
 
 def relative_model(model: str | os.PathLike[str], path: str | os.PathLike[str]) -> str:
-    """The path of a circuit as the instance file ``path`` should have it: the two can be moved together."""
+    """The path of a circuit as the instance file ``path`` should have it: the two can be moved together.
+
+    A model that comes with the package keeps its name.
+    """
+    from margmap.io.formats import model_file
+
+    if model_file(Path(model)) != Path(model):
+        return os.fspath(model)
     return Path(os.path.relpath(model, Path(path).parent)).as_posix()
 
 

@@ -153,12 +153,13 @@ def _check_names(layout: Layout, columns: Sequence[Name], output: Path) -> None:
 def _identity(model: Circuit | Network, job: Job, layout: Layout, extras: Extras) -> tuple[int, dict[str, Any]]:
     """How many rows there are, and what tells this job from others: a digest for each of the files."""
     from margmap import __version__
+    from margmap.io.formats import model_file
 
     digest, total = hashlib.sha256(repr(layout.columns).encode()), 0
     for cells in _Rows(model, job, layout, extras).evidence():
         digest.update(repr(cells).encode())
         total += 1
-    contents = {"model": hashlib.sha256(job.model.read_bytes()).hexdigest(), "rows": digest.hexdigest()}
+    contents = {"model": hashlib.sha256(model_file(job.model).read_bytes()).hexdigest(), "rows": digest.hexdigest()}
     return total, json.loads(json.dumps({"version": __version__, **job._asdict(), **contents}))
 
 
