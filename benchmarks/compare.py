@@ -2,10 +2,14 @@
 
     .venv/bin/python benchmarks/compare.py --against HEAD~1
     .venv/bin/python benchmarks/compare.py --against v0.1.0 --method iterative --rounds 3
+    .venv/bin/python benchmarks/compare.py --against HEAD~1 --networks
+    .venv/bin/python benchmarks/compare.py --against HEAD~1 --networks alarm pigs --shares 30/30/40 --rounds 3
 
-The queries are the instances of ../shared/data. Each round is a process of its own with kernels that are warm; rounds
-of the two commits alternate, so that whatever else the machine does falls on both. Printed are the seconds of all
-queries together, the median of the ratios, and the queries that changed most. Answers must agree.
+The queries are the instances of ../shared/data, or with ``--networks`` five queries on each of its networks for each of
+some shares of queried, observed and hidden variables. Each round is a process of its own with kernels that are warm;
+rounds of the two commits alternate, so that whatever else the machine does falls on both. Printed are the seconds of
+all queries together, the median of the ratios, and the queries that changed most. Answers must agree, and what was
+proven before must be proven now. ``--cpu`` counts seconds of computing instead, for a machine that is busy.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,28 +31,66 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = ROOT.parent / "shared" / "data"
 
 
-def one_round(method: str, repeats: int) -> dict[str, tuple[float, float]]:
-    """In a process of one of the commits: seconds and log p of every query, best of some repeats."""
+SHARES = ("10/10/80", "30/30/40", "50/20/30")
+
+#: Queries that take longer than this many seconds are asked once a round; a network's query ends after so many.
+LONG, NETWORK_LIMIT = 0.2, 20.0
+
+
+def circuit_cases() -> Iterator[tuple[str, Any, list[Any], dict[Any, Any], float | None]]:
+    """The instances on the shared circuits: name, model, query, evidence, time limit."""
     import margmap as mm
 
-    found = {}
     for path in sorted((DATA / "mmap_instances").glob("*.json")):
         circuit = mm.load(DATA / "psdd" / f"{path.stem}.psdd.gz")
         for i, instance in enumerate(json.loads(path.read_text())["instances"]):
             evidence = {int(name): value for name, value in instance["evidence"].items()}
-            best, log_prob = math.inf, 0.0
-            for repeat in range(repeats + 1):  # the first one warms what a circuit keeps
-                begun = time.perf_counter()
-                log_prob = mm.marginal_map(circuit, instance["query"], evidence, method).log_prob
-                best = min(best, time.perf_counter() - begun) if repeat else best
-            found[f"{path.stem} {i}"] = (best, log_prob)
+            yield f"{path.stem} {i}", circuit, instance["query"], evidence, None
+
+
+def network_cases(
+    names: list[str], shares: list[str]
+) -> Iterator[tuple[str, Any, list[Any], dict[Any, Any], float | None]]:
+    """Five queries for each network and share; all networks if none is named."""
+    import margmap as mm
+    from bayesnet import queries
+
+    for name in names or sorted(path.name.removesuffix(".bif.gz") for path in (DATA / "bif").glob("*.bif.gz")):
+        network = mm.load_network(DATA / "bif" / f"{name}.bif.gz")
+        for share in shares:
+            asked, seen, _ = (int(word) / 100 for word in share.split("/"))
+            for i, (query, evidence) in enumerate(queries(network, 5, asked, seen)):
+                yield f"{name} {share} {i}", network, query, evidence, NETWORK_LIMIT
+
+
+def one_round(options: argparse.Namespace) -> dict[str, tuple[float, float, bool]]:
+    """In a process of one of the commits: seconds, log p and proof of every query, best of some repeats."""
+    import margmap as mm
+
+    clock = time.process_time if options.cpu else time.perf_counter
+    cases = circuit_cases() if options.networks is None else network_cases(options.networks, options.shares)
+    found = {}
+    for name, model, query, evidence, limit in cases:
+        best, result = math.inf, None
+        for repeat in range(options.repeats + 1):  # the first one warms what a circuit keeps
+            begun = clock()
+            result = mm.marginal_map(model, query, evidence, options.method, limit)
+            seconds = clock() - begun
+            best = min(best, seconds) if repeat or seconds > LONG else best
+            if seconds > LONG:
+                break
+        found[name] = (best, result.log_prob, result.status == "optimal")
     return found
 
 
-def measured(source: Path, method: str, repeats: int) -> dict[str, Any]:
+def measured(source: Path, options: argparse.Namespace, repeats: int) -> dict[str, Any]:
     """One round with the package in ``source``."""
-    command = [sys.executable, __file__, "--worker", "--method", method, "--repeats", str(repeats)]
-    env = {**os.environ, "PYTHONPATH": str(source / "src")}
+    command = [sys.executable, __file__, "--worker", "--method", options.method, "--repeats", str(repeats)]
+    if options.cpu:
+        command.append("--cpu")
+    if options.networks is not None:
+        command += ["--networks", *options.networks, "--shares", *options.shares]
+    env = {**os.environ, "PYTHONPATH": str(source / "src"), "MARGMAP_BACKGROUND": "0", "MARGMAP_TIER": "compile"}
     found: dict[str, Any] = json.loads(subprocess.run(command, env=env, check=True, capture_output=True).stdout)
     return found
 
@@ -58,10 +101,13 @@ def main() -> None:
     parser.add_argument("--method", default="auto")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=5, help="of each query in a round")
+    parser.add_argument("--networks", nargs="*", metavar="NAME", help="queries on networks, these or all")
+    parser.add_argument("--shares", nargs="+", default=list(SHARES), help="percent queried/observed/hidden")
+    parser.add_argument("--cpu", action="store_true", help="seconds of computing, not of the clock on the wall")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        print(json.dumps(one_round(options.method, options.repeats)))
+        print(json.dumps(one_round(options)))
         return
     if not DATA.is_dir():
         sys.exit(f"no shared data at {DATA}")
@@ -71,14 +117,18 @@ def main() -> None:
         try:
             sources = {"before": other, "now": ROOT}
             for source in sources.values():
-                measured(source, options.method, 1)  # compiles
+                measured(source, options, 0)  # compiles
             best: dict[str, dict[str, float]] = {"before": {}, "now": {}}
             values: dict[str, float] = {}
+            proven: dict[str, set[str]] = {"before": set(), "now": set()}
             for number in range(options.rounds):
                 for which, source in sources.items():
                     print(f"round {number + 1}, {which}", file=sys.stderr)
-                    for name, (seconds, log_prob) in measured(source, options.method, options.repeats).items():
+                    for name, (seconds, log_prob, optimal) in measured(source, options, options.repeats).items():
                         best[which][name] = min(best[which].get(name, math.inf), seconds)
+                        if not optimal:
+                            continue
+                        proven[which].add(name)
                         if not math.isclose(values.setdefault(name, log_prob), log_prob, rel_tol=1e-9):
                             sys.exit(f"{name}: {log_prob!r} where the other has {values[name]!r}")
         finally:
@@ -89,6 +139,8 @@ def main() -> None:
     print(f"method {options.method}, {len(now)} queries, best of {options.rounds} rounds, against {options.against}")
     print(f"total {1000 * sum(before.values()):.1f} ms -> {1000 * sum(now.values()):.1f} ms: ratio {total:.3f}")
     print(f"median of the ratios {statistics.median(ratios.values()):.3f}")
+    lost = sorted(proven["before"] - proven["now"])
+    print(f"proven {len(proven['before'])} -> {len(proven['now'])}; no longer: {', '.join(lost) or 'none'}")
     for name in sorted(ratios, key=lambda name: ratios[name])[-5:]:
         print(f"  {name}: {1000 * before[name]:.2f} ms -> {1000 * now[name]:.2f} ms, {ratios[name]:.2f}")
 

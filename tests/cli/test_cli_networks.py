@@ -1,10 +1,15 @@
 """The command on networks."""
 
+import contextlib
 import csv
 import json
 import math
+import os
+import subprocess
+import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from typer.testing import CliRunner
 
@@ -112,6 +117,36 @@ def test_uai_files(tmp_path):
     run("solve", path, "--uai-files", "--evidence", "0=1", code=2)
     (tmp_path / "x.uai.evid").unlink()
     assert "no such file" in run("solve", path, "--uai-files", code=2).stderr
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals there")
+def test_a_terminal_sees_the_bounds_of_a_hard_network_close(tmp_path):
+    """A grid that may not be compiled, with strong couplings: what is shown on the way is written to the terminal."""
+    import pty
+
+    rng, size = np.random.default_rng(0), 14
+    pairs = [(i, i + 1) for i in range(size * size) if i % size < size - 1]
+    pairs += [(i, i + size) for i in range(size * (size - 1))]
+    tables = "".join(f"4 {' '.join(map(str, np.exp(rng.normal(size=4) * 2)))}\n" for _ in pairs)
+    scopes = "".join(f"2 {u} {v}\n" for u, v in pairs)
+    path = tmp_path / "grid.uai"
+    path.write_text(f"MARKOV\n{size * size}\n{' 2' * (size * size)}\n{len(pairs)}\n{scopes}{tables}")
+    (tmp_path / "grid.uai.evid").write_text("0\n")
+    query = list(range(0, size * size, 3))
+    (tmp_path / "grid.uai.query").write_text(f"{len(query)} {' '.join(map(str, query))}\n")
+    parent, child = pty.openpty()
+    command = [sys.executable, "-m", "margmap", "solve", str(path), "--uai-files", "-m", "andor", "--time-limit", "30"]
+    shown = b""
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=child, env={**os.environ, "TERM": "xterm"}):
+        os.close(child)
+        with contextlib.suppress(OSError):  # what Linux says when the other end is closed
+            while part := os.read(parent, 65536):
+                shown += part
+    os.close(parent)
+    text = shown.decode()
+    assert "Solving ..." in text
+    assert "<= log p <=" in text  # how many of the steps are seen on the way depends on the clock
+    assert "best so far: " in text
 
 
 def test_uai_options_need_a_network():

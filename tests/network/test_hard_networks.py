@@ -6,6 +6,7 @@ import math
 import os
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,6 +16,7 @@ from margmap.foundation.limits import Limits, Stopped
 from margmap.network.and_or import LayeredSearch, search_steps
 from margmap.network.anytime import Anytime, Incumbent
 from margmap.network.block_search import BlockSearch
+from margmap.network.conditioning import Conditioning
 from margmap.network.cost_shift import CostShift
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, log_model, restricted
@@ -24,6 +26,8 @@ from margmap.network.partial_sum import sum_out_cheap
 from margmap.network.relevance import Problem
 from margmap.network.scoring import GO_ON, Scorer
 from margmap.network.wcsp import Toulbar2, cost_of, costs, prepare, written
+from margmap.solve import network_map
+from margmap.solve.question import ask
 
 toulbar2 = pytest.mark.skipif(importlib.util.find_spec("pytoulbar2") is None, reason="needs pytoulbar2")
 
@@ -215,6 +219,106 @@ def test_cost_shifting_bounds_from_above_and_changes_no_score():
     assert tighter > 0.5 * len(everything)
 
 
+def test_conditioning_bounds_every_part_and_ends_with_the_optimum(monkeypatch):
+    rng = np.random.default_rng(6)
+    divided = 0
+    everything = instances(9000, 150)
+    for number, (_, asked, _, values, problem, model) in enumerate(everything):
+        monkeypatch.setattr("margmap.network.conditioning.MOST_PARTS", int(rng.choice([1, 1 << 13])))
+        best = math.log(values.max())
+        limit = int(rng.choice([1, 4]))
+        buckets = MiniBuckets(model, partition(model, elimination_order(model, rng), limit))
+        if rng.random() < 0.5:
+            buckets.tighten(5, 0.5, GO_ON)
+        search, scorer = Conditioning(buckets, buckets.bound(GO_ON), limit, 1.0), Scorer(model)
+        floor = value_at(values, asked, problem, np.zeros(len(model.cardinality), dtype=np.int64))
+        lower = floor = floor if rng.random() < 0.5 else -math.inf
+        while (part := search.take(floor)) is not None:
+            under = values[np.ix_(*(places(problem, column, part.values) for column in asked))].max()
+            under = math.log(under) if under > 0 else -math.inf
+            assert part.log_upper >= under - 1e-9
+            seen = search.examine(part, floor, GO_ON)
+            if seen.alone:
+                seen = seen._replace(log_upper=scorer.score(seen.state))
+            search.put(seen)
+            if seen.state is not None:
+                lower = max(lower, scorer.score(seen.state))
+            if seen.exact:
+                assert max(floor, scorer.score(seen.state)) >= under - 1e-8
+            floor = lower
+            assert max(search.log_upper, search.closed, lower) >= best - 1e-9
+            if rng.random() < 0.1:  # go on with other tables
+                search = Conditioning(buckets, buckets.bound(GO_ON), 2 * limit, 1.0, search)
+        assert lower == pytest.approx(best, abs=1e-8), number
+        assert max(search.closed, lower) == pytest.approx(best, abs=1e-8), number
+        divided += search.examined > 1
+    assert divided > 0.1 * len(everything)
+
+
+def places(problem, column, values):
+    """The codes of a column that a part leaves."""
+    if column in problem.open:
+        return problem.values[column][values[problem.open.index(column)]]
+    return np.array([problem.fixed.get(column, 0)])
+
+
+def test_a_part_that_is_eliminated_or_compiled_by_itself_has_the_value_of_enumeration(monkeypatch):
+    rng = np.random.default_rng(7)
+    kinds = {"none": 0, "above": 0, "below": 0}
+    for network, asked, observed, values, problem, model in instances(11_000, 120):
+        # Half of them by elimination, half by compile and frontier.
+        monkeypatch.setattr("margmap.solve.network_map._FACTOR", int(rng.choice([0, 8])))
+        names = [network.variables[i].name for i in asked]
+        question = ask(network, names, {network.variables[i].name: x for i, x in observed.items()})
+        work = network_map._NetworkMap(question, Limits())
+        work._anytime("andor")
+        left = [np.sort(rng.choice(k, size=rng.integers(1, k + 1), replace=False)) for k in model.cardinality]
+        inside = values[np.ix_(*(places(problem, column, left) for column in asked))].max()
+        best = math.log(inside) if inside > 0 else -math.inf
+        floor = float(rng.choice([-math.inf, best - 0.1, best + 0.1])) if inside > 0 else -math.inf
+        found = work._solve_part(left, floor, Limits(), 1 << 18)
+        assert found.exact
+        if inside == 0:
+            assert found.log_upper == -math.inf
+            kinds["none"] += 1
+        elif best > floor:
+            assert found.log_upper == pytest.approx(best, abs=1e-8)
+            assert value_at(values, asked, problem, found.state) == pytest.approx(best, abs=1e-8)
+            kinds["above"] += 1
+        else:
+            assert best - 1e-9 <= max(found.log_upper, floor)
+            kinds["below"] += 1
+        assert work._solve_part(left, floor, Limits(), -1) is None or inside == 0
+    assert min(kinds.values()) > 0
+
+
+@pytest.mark.parametrize("below", [0, 1 << 18])
+def test_conditioning_alone_proves_what_nothing_else_may(monkeypatch, below):
+    networks = [(grid(4, seed), list(range(0, 16, 2))) for seed in range(4)]
+    expected = [mm.marginal_map(network, query).log_prob for network, query in networks]
+    only_conditioning(monkeypatch, below)
+    details = []
+    for (network, query), value in zip(networks, expected, strict=True):
+        result = mm.marginal_map(network, query, method="andor")
+        assert result.status == "optimal"
+        assert result.log_prob == pytest.approx(value, abs=1e-8)
+        details.append(result.details)
+    assert any(one.get("parts", 0) > (1 if below == 0 else 0) for one in details)
+    assert any("parts solved below" in one for one in details) == (below > 0)
+
+
+def only_conditioning(monkeypatch, below=1 << 18):
+    """Tables so small that all is divided, no tightening, no search by layers, no value removed from the whole."""
+    for name, value in {"CHEAP_ENTRIES": 2, "FIRST_LIMIT": 2, "MOST_LIMIT": 2, "FIRST_SECONDS": 0.002}.items():
+        monkeypatch.setattr(f"margmap.network.anytime.{name}", value)
+    monkeypatch.setattr("margmap.network.anytime._TEMPERATURES", ())
+    monkeypatch.setattr("margmap.network.conditioning.TEMPERATURES", ())
+    monkeypatch.setattr("margmap.network.anytime.Anytime._shift", lambda _, reduced: reduced)
+    monkeypatch.setattr("margmap.network.anytime.Anytime._layers", lambda *_: None)
+    monkeypatch.setattr("margmap.network.anytime.Anytime._prune", lambda *_: False)
+    monkeypatch.setattr("margmap.solve.network_map.BELOW_ENTRIES", below)
+
+
 def test_restricting_values_leaves_the_scores_of_those_that_remain():
     rng = np.random.default_rng(2)
     for *_, model in instances(300, 60):
@@ -318,6 +422,8 @@ def test_stopped_anywhere_the_bounds_hold(monkeypatch):
 def test_generated_networks_against_enumeration_at_all_limits(monkeypatch):
     """Set MARGMAP_NETWORKS=5000 for as many; some of them go to toulbar2, which starts a process for each."""
     monkeypatch.setattr("margmap.network.anytime.FIRST_SECONDS", 0.01)
+    if os.environ.get("MARGMAP_CONDITIONING"):  # the same by conditioning and nothing else
+        only_conditioning(monkeypatch)
     count, proven = int(os.environ.get("MARGMAP_NETWORKS", "60")), 0
     for seed in range(100_000, 100_000 + count):
         rng = np.random.default_rng(seed)
@@ -327,8 +433,10 @@ def test_generated_networks_against_enumeration_at_all_limits(monkeypatch):
             continue
         best = math.log(values.max())
         # Now and then tables so small that everything is divided; a limit that is soon reached; toulbar2.
-        monkeypatch.setattr("margmap.network.anytime.CHEAP_ENTRIES", int(rng.choice([4, 1 << 17])))
-        monkeypatch.setattr("margmap.network.anytime.FIRST_LIMIT", int(rng.choice([2, 1 << 9])))
+        cheap, first = int(rng.choice([4, 1 << 17])), int(rng.choice([2, 1 << 9]))
+        if not os.environ.get("MARGMAP_CONDITIONING"):
+            monkeypatch.setattr("margmap.network.anytime.CHEAP_ENTRIES", cheap)
+            monkeypatch.setattr("margmap.network.anytime.FIRST_LIMIT", first)
         extra = importlib.util.find_spec("pytoulbar2") is not None and seed % 20 == 0
         method = "wcsp" if extra else str(rng.choice(["auto", "andor"]))
         limit = rng.choice([None, None, 1e-4, 0.01])
@@ -427,14 +535,41 @@ def test_jobs_on_a_network_that_is_searched_say_so():
     assert "one process" in result.details["jobs"]
 
 
-def test_a_circuit_that_is_not_solved_in_its_share_leaves_the_rest_to_the_search(monkeypatch):
-    network, query = grid(5), list(range(0, 25, 2))
+def test_a_search_beside_the_circuits_solver_proves_what_that_does_not(monkeypatch):
+    network, query = grid(6), list(range(0, 36, 2))
     expected = mm.marginal_map(network, query)
-    for name in ("LONG_LIMIT", "CIRCUIT_SHARE", "QUICK_ENTRIES", "_FACTOR", "MAX_BYTES"):
+    for name in ("LONG_LIMIT", "BESIDE_SECONDS", "QUICK_ENTRIES", "_FACTOR", "MAX_BYTES"):
         monkeypatch.setattr(f"margmap.solve.network_map.{name}", 0)
-    result = mm.marginal_map(network, query, time_limit=60)
+
+    def slow(question, limits):
+        """The circuit's solver, which is told to wait until something stops it, after its first state."""
+        result = circuit_map(question, limits)
+        limits.tell("waiting", None, -math.inf, math.inf)
+        with contextlib.suppress(Stopped):
+            while True:
+                time.sleep(0.01)
+                limits.check()
+        return replace(result, status="time_limit", log_upper=math.inf)
+
+    circuit_map = network_map.circuit_map
+    monkeypatch.setattr(network_map, "circuit_map", slow)
+    seen = []
+    result = mm.marginal_map(network, query, time_limit=120, on_progress=seen.append)
     assert result.status == "optimal"
     assert result.log_prob == pytest.approx(expected.log_prob, abs=1e-8)
+    assert seen[-1].log_upper == result.log_upper
+    assert result.seconds < 100
+
+
+def test_a_search_beside_the_circuits_solver_ends_with_it(monkeypatch):
+    network, query = grid(6), list(range(0, 36, 2))
+    expected = mm.marginal_map(network, query)
+    for name in ("LONG_LIMIT", "BESIDE_SECONDS", "QUICK_ENTRIES", "_FACTOR", "MAX_BYTES"):
+        monkeypatch.setattr(f"margmap.solve.network_map.{name}", 0)
+    for limit in (None, 60, 0.05, 0.01):
+        result = mm.marginal_map(network, query, time_limit=limit)
+        assert result.log_prob <= expected.log_prob + 1e-8 <= result.log_upper + 2e-8
+        assert limit in (0.05, 0.01) or result.status == "optimal"
 
 
 def test_stopped_after_the_maximum_elimination_keeps_the_state(monkeypatch):
@@ -460,7 +595,8 @@ def test_a_beam_finds_a_possible_state():
     model = log_model(problem, set(range(n - 3)))
     found = Incumbent()
     search = Anytime(model, Limits(), found, use_toulbar2=False)
-    search.offer(np.zeros(len(model.cardinality), dtype=np.int64), "impossible")
+    search._keep(search._make_scorer((0,)))
+    search._score(np.zeros(len(model.cardinality), dtype=np.int64), "impossible")
     assert found.log_lower == -math.inf
     everything = LogModel(model.cardinality, frozenset(range(len(model.cardinality))), model.factors, 0.0, 0.0)
     search._possible(everything)

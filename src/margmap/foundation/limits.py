@@ -173,12 +173,13 @@ class Limits:
         """Whether the time limit has been passed by so much."""
         return self.clock() >= self.deadline + seconds
 
-    def until(self, deadline: float, *, silent: bool = False) -> Limits:
+    def until(self, deadline: float, *, silent: bool = False, look: Callable[[], None] = lambda: None) -> Limits:
         """The same limits with an earlier deadline; Ctrl-C reaches both.
 
-        ``silent`` is for work on a part of the circuit, whose states and bounds are not those of the whole.
+        ``silent`` is for work on a part of the circuit, whose states and bounds are not those of the whole. ``look`` is
+        called with every look at the clock; it may raise :class:`Stopped`.
         """
-        return _Earlier(self, min(deadline, self.deadline), silent)
+        return _Earlier(self, min(deadline, self.deadline), silent, look)
 
     def run(
         self,
@@ -288,8 +289,9 @@ def _keep_result(future: Future[T], work: Callable[[LongArray], T], stop: LongAr
 
 
 class _Earlier(Limits):
-    def __init__(self, limits: Limits, deadline: float, silent: bool) -> None:
+    def __init__(self, limits: Limits, deadline: float, silent: bool, look: Callable[[], None]) -> None:
         super().__init__(None, limits.gap)
+        self._look = look
         self.teller = None if silent else limits.teller
         self.begun, self.deadline, self.memory, self._outer = limits.begun, deadline, limits.memory, limits
 
@@ -307,6 +309,7 @@ class _Earlier(Limits):
 
     def check(self) -> None:
         self._outer.check()  # which the teller of both is heard by
+        self._look()
         if self._outer._compiling_since is None and self.clock() >= self.deadline:
             raise Stopped("time_limit")
 

@@ -81,6 +81,13 @@ class Teller:
         self._told_at, self._told = -math.inf, (-math.inf, math.inf)
         self._latest = 0.0
 
+    @property
+    def state(self) -> Mapping[int | str, int | str] | None:
+        """The best state so far, in the user's words."""
+        if self._state is not None and self._named is None:
+            self._named = self._state()
+        return self._named
+
     def about(
         self, log_evidence: float, rounding: float, named: Callable[[Any], Mapping[int | str, int | str]]
     ) -> None:
@@ -138,10 +145,8 @@ class Teller:
         if seconds < self._told_at + after:
             return
         self._told_at, self._told = seconds, (self.log_lower, self.log_upper)
-        if self._state is not None and self._named is None:
-            self._named = self._state()
         try:
-            self._on_progress(Progress(seconds, self.log_lower, self.log_upper, self._named, self.doing))
+            self._on_progress(Progress(seconds, self.log_lower, self.log_upper, self.state, self.doing))
         except (Exception, KeyboardInterrupt) as error:
             self.raised = error
 

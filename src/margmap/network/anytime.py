@@ -11,7 +11,9 @@ The parts, in the order in which they are used:
 4. costs are shifted between tables that share a variable (:mod:`margmap.network.cost_shift`), a bound at once; then
    weighted mini-buckets bound from above, tightened at lower and lower temperatures and with larger and larger tables
    (:mod:`margmap.network.mini_bucket`); a state is read off each bound;
-5. values of query variables whose bound does not beat the best state are removed, and it starts again at 1 with smaller
+5. with these bounds the query is searched, layer by layer (:mod:`margmap.network.and_or`) and by conditioning on some
+   of its variables, where the parts are bounded anew (:mod:`margmap.network.conditioning`);
+6. values of query variables whose bound does not beat the best state are removed, and it starts again at 1 with smaller
    tables: what could not be summed out before often can be now. If all tables fit, the bound is the answer.
 """
 
@@ -21,14 +23,16 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
 from margmap.circuit import FloatArray, LongArray
-from margmap.foundation.limits import Limits
+from margmap.foundation.interrupts import abandon
+from margmap.foundation.limits import Limits, Stopped
 from margmap.network.and_or import LayeredSearch, Step, search_steps
 from margmap.network.block_search import BlockSearch
+from margmap.network.conditioning import Conditioning, Examined
 from margmap.network.cost_shift import CostShift
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, restricted
@@ -50,17 +54,26 @@ BYTES_PER_ENTRY = 64
 #: Seconds of local search for a first state with all variables maximised; and later on from every new state.
 FIRST_SECONDS = 0.25
 
-#: A state is scored at once if that takes at most this many table entries.
-QUICK_ENTRIES = 1 << 20
+#: In a model of at most so many table entries a state is scored at once if that takes at most so many.
+SMALL_ENTRIES, QUICK_ENTRIES = 1 << 16, 1 << 20
 
-#: Assignments a layer of AND/OR search at first and at most; seconds after which a bound's search is not widened.
-FIRST_WIDTH, MOST_WIDTH, LAYER_SECONDS = 64, 1 << 18, 1.0
+#: Assignments a layer of AND/OR search at first and at most; seconds after which a bound's search is not widened, and
+#: after how many times as many it is given up.
+FIRST_WIDTH, MOST_WIDTH, LAYER_SECONDS, LAYER_PATIENCE = 64, 1 << 18, 1.0, 2.0
 
 #: Widths of the search for a state of nonzero probability.
 BEAMS = (16, 256, 4096)
 
 #: Bounds at this temperature or a lower one are good enough to search by.
 COLD = 0.05
+
+#: Conditioning works on tables of at most this many entries in all, unless there are no smaller ones; after each size
+#: of mini-buckets for this share of the seconds that they took, but if a part takes longer than this only in the end.
+CONDITION_ENTRIES, CONDITION_SHARE, PART_SECONDS = 1 << 17, 1.0, 0.3
+
+#: Seconds that the solver below has for one part; the solver of the whole is asked again when the log of the number of
+#: states has fallen to this share.
+BELOW_SECONDS, SMALLER = 0.5, 0.8
 
 #: Sweeps of cost shifting between two looks at its bound; it ends when they gain less than this share of the gap, or
 #: after so many seconds.
@@ -98,12 +111,15 @@ class Incumbent:
     own_rounding: float | None = None
     tell: Callable[[str], None] = lambda doing: None
     notes: dict[str, Any] = field(default_factory=dict)
+    #: Held while the state and its value change, where the search is in another thread.
+    lock: threading.Lock = field(default_factory=threading.Lock)
 
     def offer(self, state: LongArray, log_value: float, doing: str) -> bool:
         """Take a state if it is better."""
         if log_value <= self.log_lower and self.state is not None:
             return False
-        self.state, self.log_lower, self.own_rounding = state.copy(), log_value, None
+        with self.lock:
+            self.state, self.log_lower, self.own_rounding = state.copy(), log_value, None
         self.tell(doing)
         return True
 
@@ -123,6 +139,20 @@ class Incumbent:
         return self.state is not None and self.log_upper - self.log_lower <= gap
 
 
+class Below(NamedTuple):
+    """What a solver with tables of its own has found out about a part of the states."""
+
+    #: No state of the part has a larger value, but for those at most the floor.
+    log_upper: float
+    #: The best state it found, in the numbers of the model, and whether the part need not be looked at again.
+    state: LongArray | None
+    exact: bool
+
+
+#: Solves a part, given by the values that are left, for states above a floor; None if that is out of reach.
+SolveBelow: TypeAlias = Callable[[Sequence[LongArray], float, Limits], Below | None]
+
+
 class _Enough(Exception):
     """The bounds have met, or the other process has finished."""
 
@@ -139,6 +169,15 @@ class Anytime:
         self.other: Toulbar2 | None = None
         self._summed: dict[int, LogModel] = {}
         self._blocks: BlockSearch | None = None
+        self._left: threading.Thread | None = None
+        #: Solves parts that are small by itself, if there is such a solver; how often it was asked, and closed one.
+        self.below: SolveBelow | None = None
+        self._asked, self._closed = 0, 0
+        #: A state that was found elsewhere meanwhile, to be scored here.
+        self.mail: LongArray | None = None
+        #: The same for all states that are left, and the log of their number when it was last asked.
+        self.whole: SolveBelow | None = None
+        self._whole_size = float(sum(np.log(model.cardinality[v]) for v in model.query))
 
     def summed(self, limit: int) -> LogModel:
         """The model without the hidden variables that are cheap by this limit; made once."""
@@ -158,6 +197,7 @@ class Anytime:
                     break
                 rounds += 1
                 self._end_toulbar2()
+                self._solve_whole()
             self._wait_for_toulbar2()
         except _Enough:
             pass
@@ -177,8 +217,8 @@ class Anytime:
         summed = sum(np.log(model.cardinality[v]) for v in model.hidden)
         tops = sum(float(factor.table.max()) for factor in model.factors)
         self.found.lower(model.log_constant + tops + summed + model.rounding + 1e-9, "the tables' maxima")
-        if soon:  # small tables are scored at once, without a look at the clock
-            plan = self._apart(lambda: outline(model, 0.0))
+        if soon and model.entries + len(model.factors) <= SMALL_ENTRIES:  # at once, without a look at the clock
+            plan = outline(model, 0.0)
             if plan.work(model) <= QUICK_ENTRIES:
                 self._keep(Scorer(model, plan))
                 self.found.offer(self._start(), self._scorer.score(self._start()), "first state")
@@ -200,11 +240,27 @@ class Anytime:
             self._possible(everything)
         self._search(self._current(), 2 * FIRST_SECONDS)
 
-    def offer(self, state: LongArray, doing: str) -> None:
-        """A state that was found elsewhere."""
-        if self.scorer is None:
-            self._keep(self._make_scorer((0, CHEAP_ENTRIES)))
-        self._score(state, doing)
+    def _solve_whole(self) -> None:
+        """If many values have fallen since it was last asked, the solver of the whole has half of the time left."""
+        left = float(sum(np.log(self.values[v].size) for v in self.model.query))
+        seconds = (self.limits.deadline - self.limits.clock()) / 2
+        if self.whole is None or left > SMALLER * self._whole_size or not seconds < np.inf:
+            return
+        self._whole_size = left
+        limits, doing = (
+            self.limits.until(self.limits.clock() + seconds, silent=True),
+            "compiled without values that fell",
+        )
+        try:
+            found = self.whole(self.values, self.found.log_lower, limits)
+        except Stopped:
+            self.limits.check()
+            return
+        if found is None:
+            return
+        if found.state is not None:
+            self._score(found.state, doing)
+        self.found.lower(max(found.log_upper, self.found.log_lower + self.found.rounding), doing)
 
     def _possible(self, everything: LogModel) -> None:
         """A state of nonzero probability where local search found none: a beam along small mini-buckets.
@@ -319,13 +375,16 @@ class Anytime:
         order = self._order(reduced)
         spread = _spread(reduced)
         limit, last = FIRST_LIMIT, -1
+        conditioning: Conditioning | None = None
         while True:
+            begun = self.limits.clock()
             parts = self._apart(partial(partition, reduced, order, limit))
             entries = sum(parts.sizes(reduced))
             if entries == last and limit < MOST_LIMIT:
                 limit *= GROWTH
                 continue
             if entries * BYTES_PER_ENTRY > min(self.limits.memory_left(), self.limits.memory) and last >= 0:
+                self._condition(conditioning, np.inf)
                 return False
             last = entries
             buckets = self._apart(partial(MiniBuckets, reduced, parts))
@@ -347,8 +406,13 @@ class Anytime:
                     self._layers(LayeredSearch(steps, buckets, found), LAYER_SECONDS * (5 if last_chance else 1))
             if buckets.exact:
                 return False
+            if conditioning is None or entries <= CONDITION_ENTRIES:
+                make = partial(Conditioning, buckets, found, limit, spread, conditioning)
+                conditioning = self._apart(make)
             if limit >= MOST_LIMIT:
+                self._condition(conditioning, np.inf)
                 return False
+            self._condition(conditioning, CONDITION_SHARE * (self.limits.clock() - begun))
             limit *= GROWTH
             self._search(self._current(), 2 * FIRST_SECONDS)
 
@@ -379,7 +443,7 @@ class Anytime:
         begun = self.limits.clock()
         while True:
             floor = self.found.log_lower
-            result = self._run(partial(search.search, floor, width))
+            result = self._run(partial(search.search, floor, width), begun + LAYER_PATIENCE * seconds)
             doing = f"AND/OR search of width {width}"
             self.found.notes["widest"] = max(result.widest, self.found.notes.get("widest", 0))
             self.found.lower(max(result.log_upper, floor + self.found.rounding), doing)
@@ -388,11 +452,69 @@ class Anytime:
                 if self._score(state, doing):
                     self._search(state, FIRST_SECONDS)
             self._enough()
-            # Without a proof a wider search is tried only if the bounds are close enough for it to be one.
-            spent = self.limits.clock() - begun
-            if result.complete or width >= MOST_WIDTH or spent > seconds:
+            if result.complete or width >= MOST_WIDTH or self.limits.clock() - begun > seconds:
                 return
             width *= 8
+
+    def _condition(self, search: Conditioning | None, seconds: float) -> None:
+        """Look at open parts of the states for some seconds, or until there are none."""
+        if search is None or (search.slow and seconds < np.inf):
+            return
+        until = self.limits.clock() + seconds
+        while (begun := self.limits.clock()) < until:
+            floor = self.found.log_lower + self.limits.gap / 2
+            part = search.take(floor)
+            seen = None if part is None else self._run(partial(search.examine, part, floor), until)
+            if part is not None and seen is None:  # out of time
+                search.slow = self.limits.clock() - begun > PART_SECONDS
+                return
+            if seen is not None:
+                self.found.notes["parts"] = self.found.notes.get("parts", 0) + 1
+                if seen.state is not None:
+                    state = self._whole(seen.state)
+                    if self._score(state, "conditioning"):
+                        self._search(state, FIRST_SECONDS)
+                if seen.alone:  # its score is at most the best state's
+                    seen = seen._replace(log_upper=min(seen.log_upper, self.found.log_lower + self.found.any_rounding))
+                search.put(self._solved_below(seen))
+            least = max(floor, self.found.log_lower + self.found.rounding)
+            self.found.lower(max(search.log_upper, search.closed, least), "conditioning")
+            self._enough()
+            search.slow = self.limits.clock() - begun > PART_SECONDS
+            if part is None or (search.slow and seconds < np.inf):
+                return
+
+    def _solved_below(self, seen: Examined) -> Examined:
+        """A part that is still open, handed to the solver below if its tables are small: closed, or with its bound.
+
+        Where that has closed none so far, it is asked ever more rarely.
+        """
+        if self.below is None or not seen.children:
+            return seen
+        self._asked += 1
+        if self._closed == 0 and self._asked & (self._asked - 1):
+            return seen
+        values = [
+            self._outer[v][np.unique(np.concatenate([part.values[v] for part in seen.children]))]
+            for v in range(len(self.model.cardinality))
+        ]
+        floor = self.found.log_lower
+        until = self.limits.until(self.limits.clock() + BELOW_SECONDS, silent=True)
+        try:
+            below = self.below(values, floor, until)
+        except Stopped:
+            self.limits.check()
+            return seen
+        if below is None:
+            return seen
+        if below.state is not None:
+            self._score(below.state, "compiled part")
+        if below.exact or below.log_upper <= floor:
+            self._closed += 1
+            self.found.notes["parts solved below"] = self._closed
+            return Examined(max(below.log_upper, floor), None, True, ())
+        parts = tuple(part._replace(log_upper=min(part.log_upper, below.log_upper)) for part in seen.children)
+        return seen._replace(children=parts)
 
     def _order(self, model: LogModel) -> list[int]:
         """An elimination order, hidden variables first."""
@@ -457,6 +579,7 @@ class Anytime:
             return
         if other.state is not None:
             state, other.state = self._whole(other.state), None
+            self._wait()
             self.found.offer(state, self._scorer.score(state), "toulbar2")
         # Values that were removed cannot be in a state above the incumbent, so the bound holds for all.
         self.found.lower(max(other.log_upper, self.found.log_lower + self.found.rounding), "toulbar2")
@@ -476,6 +599,9 @@ class Anytime:
 
     def _enough(self) -> None:
         self._hear()
+        if self.mail is not None:
+            state, self.mail = self.mail, None
+            self._score(state, "compiled circuit")
         self._look_at_rounding()
         if self.found.proven(self.limits.gap) or (self.other is not None and self.other.done):
             raise _Enough
@@ -500,7 +626,11 @@ class Anytime:
         return self.limits.run(lambda _stop: work(), wait=False)
 
     def _run(self, work: Callable[[LongArray], T], until: float = np.inf) -> T:
-        """Run work in a thread, which is told to stop by its flag at a limit, or when toulbar2 is done."""
+        """Run work in a thread, which is told to stop by its flag at a limit, or when toulbar2 is done.
+
+        At a limit its end is not waited for here but before anything else is run, since it may work on the same arrays.
+        """
+        self._wait()
         stop = np.zeros(2, dtype=np.int64)
         result: list[T] = []
         failed: list[BaseException] = []
@@ -529,10 +659,18 @@ class Anytime:
                         self._enough()
         finally:
             stop[0] = 1
-            thread.join()
+            if thread.is_alive():
+                self._left = thread
+                abandon(thread)
         if failed:
             raise failed[0]
         return result[0]
+
+    def _wait(self) -> None:
+        """Wait for the end of work that was told to stop at a limit."""
+        if self._left is not None:
+            self._left.join()
+            self._left = None
 
 
 def _spread(model: LogModel) -> float:

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
@@ -29,7 +30,14 @@ from margmap.circuit.observation import Observation
 from margmap.errors import LimitError, QueryError
 from margmap.foundation.jit import kernel
 from margmap.network.network import Network
-from margmap.network.order import SECONDS, TRIES, Order, find_order
+from margmap.network.order import (
+    SECONDS,
+    TRIES,
+    Graph,
+    Order,
+    best_order,
+    graph_of,
+)
 from margmap.network.relevance import Problem
 from margmap.network.virtual import with_virtual_evidence
 
@@ -167,26 +175,33 @@ def plans(
     seconds: float = SECONDS,
     watch: Callable[[], None] | None = None,
     tries: int = TRIES,
+    graph: Graph | None = None,
 ) -> tuple[Prediction, Prediction | None]:
     """Two ways to compile: any order, and one with the hidden variables first (None if that is no different).
 
     For each, no new order is tried after so many ``tries`` or ``seconds``. ``watch`` is called now and then; it may
-    raise.
+    raise. ``graph`` is that of the problem, if it was made before.
     """
     columns = problem.open
     place = {column: i for i, column in enumerate(columns)}
-    cardinality = [problem.values[column].size for column in columns]
-    scopes = [[place[v] for v in factor.scope] for factor in problem.factors]
+    graph = graph or problem_graph(problem)
     wanted = [place[column] for column in columns if column in asked]
 
     def planned(order: Order, how: str) -> Prediction:
         return _buckets(problem, [columns[i] for i in order.variables], asked, f"{order.rule}{how}")
 
-    free = planned(find_order(cardinality, scopes, tries=tries, seed=seed, seconds=seconds, watch=watch), "")
+    best = partial(best_order, graph, tries=tries, seed=seed, seconds=seconds, watch=watch)
+    free = planned(best(), "")
     if len(wanted) in (0, len(columns)):
         return free, None
-    first = find_order(cardinality, scopes, wanted, tries=tries, seed=seed, seconds=seconds, watch=watch)
-    return free, planned(first, ", hidden variables first")
+    return free, planned(best(wanted), ", hidden variables first")
+
+
+def problem_graph(problem: Problem) -> Graph:
+    """The graph of a problem's open columns, in their order."""
+    place = {column: i for i, column in enumerate(problem.open)}
+    cardinality = [problem.values[column].size for column in problem.open]
+    return graph_of(cardinality, [[place[v] for v in factor.scope] for factor in problem.factors])
 
 
 def _buckets(problem: Problem, order: Sequence[int], asked: set[int], rule: str) -> Prediction:

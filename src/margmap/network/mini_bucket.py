@@ -219,7 +219,8 @@ class _StoppedTightening(Exception):
 class MiniBuckets:
     """The clusters of a model, the logs moved between them and the weights so far, and the bounds that follow."""
 
-    def __init__(self, model: LogModel, parts: Clusters) -> None:
+    def __init__(self, model: LogModel, parts: Clusters, shares: FloatArray | None = None) -> None:
+        """``shares`` are what the weights of a hidden variable's mini-buckets are in proportion to, if known."""
         self.model, self.parts = model, parts
         self.links = links(model, self.parts)
         self.tables = cluster_tables(model, self.parts)
@@ -233,7 +234,8 @@ class MiniBuckets:
         for first, last in self.parts.spans:
             if self.hidden[first]:  # by how much was joined
                 joins = [len(cluster.factors) + len(cluster.children) for cluster in parts.clusters[first:last]]
-                self.weights[first:last] = np.maximum(joins, 1) / np.maximum(joins, 1).sum()
+                share = np.maximum(np.array(joins, dtype=np.float64) if shares is None else shares[first:last], 1e-3)
+                self.weights[first:last] = share / share.sum()
         # The smoothed bound of the last tightening, and where it was.
         self._lowest: tuple[float, FloatArray] = (np.inf, np.zeros(0))
         self._clear_zeros()
@@ -345,8 +347,9 @@ def decode(model: LogModel, parts: Clusters, filled: FloatArray) -> LongArray:
 def literal_bounds(buckets: MiniBuckets, found: Bound) -> dict[int, FloatArray]:
     """For each query variable an upper bound under each of its values, rounding counted.
 
-    A pass back with maxima gives, for each cluster of a query variable, the best value of its tree under each entry;
-    the other trees keep their maxima. A variable in several clusters has the smallest of what they say.
+    A pass back with maxima gives, for each cluster of a query variable, the best value of its tree under each entry. A
+    tree is at most what the strictest of its clusters says, and what the trees lack to their maxima under a value adds
+    up, since the bound is the sum of those.
     """
     model, parts, at, sent = buckets.model, buckets.parts, buckets.links.at, buckets.links.sent_at
     above = np.zeros_like(found.messages)
@@ -354,9 +357,7 @@ def literal_bounds(buckets: MiniBuckets, found: Bound) -> dict[int, FloatArray]:
     root = list(range(len(parts.clusters)))
     for c in reversed(root):
         root[c] = c if parts.parent[c] < 0 else root[parts.parent[c]]
-    bounds: dict[int, FloatArray] = {}
-    # The other trees' maxima, and the same rounding for another order of additions.
-    whole = found.log_upper + found.rounding
+    lacking: dict[int, dict[int, FloatArray]] = {}
     for c, cluster in enumerate(parts.clusters):
         if buckets.hidden[c]:
             continue
@@ -367,9 +368,12 @@ def literal_bounds(buckets: MiniBuckets, found: Bound) -> dict[int, FloatArray]:
             )
         table = np.where(np.isnan(table), -np.inf, table) - found.messages[sent[root[c]]]
         for axis, v in enumerate(cluster.axes):
-            best = table.max(axis=tuple(a for a in range(table.ndim) if a != axis)) + whole
-            bounds[v] = np.minimum(bounds[v], best) if v in bounds else best
-    return bounds
+            best = np.minimum(table.max(axis=tuple(a for a in range(table.ndim) if a != axis)), 0.0)
+            trees = lacking.setdefault(v, {})
+            trees[root[c]] = np.minimum(trees[root[c]], best) if root[c] in trees else best
+    # The same rounding once more for another order of additions, and once for the differences.
+    whole = found.log_upper + 2 * found.rounding
+    return {v: np.asarray(whole + sum(trees.values()), dtype=np.float64) for v, trees in lacking.items()}
 
 
 @kernel

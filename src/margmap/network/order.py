@@ -19,6 +19,7 @@ from margmap.foundation.jit import kernel
 
 MIN_FILL, MIN_WEIGHT, MIN_WEIGHTED_FILL = 0, 1, 2
 RULES = ("min-fill", "min-weight", "weighted min-fill")
+ALL_RULES = (MIN_FILL, MIN_WEIGHT, MIN_WEIGHTED_FILL)
 
 #: Tries with random ties, after one of each rule; and the seconds after which no new one is begun.
 TRIES = 60
@@ -39,6 +40,30 @@ class Order(NamedTuple):
     rule: str
 
 
+class Graph(NamedTuple):
+    """Which variables share a table, as bits, and the logs of their numbers of values: all that an order depends on."""
+
+    adjacent: Bits
+    log_card: FloatArray
+
+
+def graph_of(cardinality: Sequence[int], scopes: Sequence[Sequence[int]]) -> Graph:
+    """The graph of factors over ``scopes``."""
+    n = len(cardinality)
+    adjacent = np.zeros((n, max(1, -(-n // 64))), dtype=np.uint64)
+    by_length: dict[int, list[Sequence[int]]] = {}
+    for scope in scopes:
+        by_length.setdefault(len(scope), []).append(scope)
+    for length, some in by_length.items():
+        rows = np.array(some, dtype=np.int64).reshape(len(some), length)
+        for i in range(length):
+            for j in range(length):
+                if i != j:
+                    bits = np.uint64(1) << (rows[:, j] & 63).astype(np.uint64)
+                    np.bitwise_or.at(adjacent, (rows[:, i], rows[:, j] >> 6), bits)
+    return Graph(adjacent, np.log(np.asarray(cardinality, dtype=np.float64)))
+
+
 def find_order(
     cardinality: Sequence[int],
     scopes: Sequence[Sequence[int]],
@@ -53,29 +78,37 @@ def find_order(
 
     ``watch`` is called before every try; it may raise.
     """
-    n = len(cardinality)
-    adjacent = np.zeros((n, max(1, -(-n // 64))), dtype=np.uint64)
-    for scope in scopes:
-        for v in scope:
-            for u in scope:
-                if u != v:
-                    adjacent[v, u >> 6] |= np.uint64(1) << np.uint64(u & 63)
-    log_card = np.log(np.asarray(cardinality, dtype=np.float64))
+    return best_order(graph_of(cardinality, scopes), last, tries=tries, seconds=seconds, seed=seed, watch=watch)
+
+
+def best_order(
+    graph: Graph,
+    last: Sequence[int] = (),
+    *,
+    tries: int = TRIES,
+    seconds: float = SECONDS,
+    seed: int = 0,
+    watch: Callable[[], None] | None = None,
+    rules: Sequence[int] = ALL_RULES,
+) -> Order:
+    """The same for a graph that is there already; ``rules`` are used in turn."""
+    adjacent, log_card = graph
+    n = log_card.size
     group = np.zeros(n, dtype=np.int64)
     group[list(last)] = 1
     begun = time.perf_counter()
     best: Order | None = None
-    for attempt in range(tries + len(RULES)):
+    for attempt in range(tries + len(rules)):
         if watch is not None:
             watch()
-        rule = attempt % len(RULES)
+        rule = rules[attempt % len(rules)]
         limit = np.inf if best is None else best.log_entries - 1e-12
         done, order, width, entries, largest = _eliminate(
             adjacent.copy(), log_card, group, rule, limit, seed * 7919 + attempt
         )
         if done:
             best = Order(tuple(order.tolist()), int(width), float(entries), float(largest), RULES[rule])
-        if (attempt + 1 >= len(RULES) or seconds < SECONDS) and time.perf_counter() - begun > seconds:
+        if (attempt + 1 >= len(rules) or seconds < SECONDS) and time.perf_counter() - begun > seconds:
             break
         if best is not None and best.width <= 1:
             break  # a forest: no order has a smaller width

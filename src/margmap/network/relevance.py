@@ -74,11 +74,20 @@ def separated(network: Network, query: Iterable[int], observed: Collection[int])
 class Problem:
     """The factors that are left for a query, over the values that are still possible."""
 
-    def __init__(self, network: Network, query: Sequence[int] | None, observed: Mapping[int, int]) -> None:
+    def __init__(
+        self,
+        network: Network,
+        query: Sequence[int] | None,
+        observed: Mapping[int, int],
+        allowed: Mapping[int, LongArray] | None = None,
+    ) -> None:
+        """``allowed`` has the values that some columns may still take; it is no evidence, but fewer states."""
         #: Whether anything is observed, so that the probability of it all can be less than 1.
         self.network, self.observed = network, bool(observed)
         #: For each column the numbers of its possible values, in order.
         self.values: list[LongArray] = [np.arange(v.cardinality) for v in network.variables]
+        for column, codes in (allowed or {}).items():
+            self.values[column] = np.asarray(codes, dtype=np.int64)
         for column, code in observed.items():
             self.values[column] = np.array([code])
         #: Columns that are not there any more, because nothing depends on them.

@@ -6,7 +6,8 @@ and bounds that close: stopped early, the result has both.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -14,10 +15,12 @@ from functools import partial
 import numpy as np
 
 from margmap.circuit import Circuit, LongArray
-from margmap.errors import LimitError, MissingExtraError
+from margmap.errors import ImpossibleEvidenceError, LimitError, MissingExtraError
+from margmap.foundation.interrupts import abandon
 from margmap.foundation.limits import Limits, Status, Stopped
-from margmap.foundation.pairs import EPS, raised
-from margmap.network.anytime import CHEAP_ENTRIES, Anytime, Incumbent
+from margmap.foundation.pairs import EPS, lowered, raised
+from margmap.inference.scaled import extra_rounding, scaled
+from margmap.network.anytime import CHEAP_ENTRIES, Anytime, Below, Incumbent
 from margmap.network.compile import (
     ENTRIES_PER_EDGE,
     HOPELESS,
@@ -27,15 +30,19 @@ from margmap.network.compile import (
     compile_planned,
     plan_of,
     plans,
+    problem_graph,
 )
-from margmap.network.elimination import Elimination, bytes_of
+from margmap.network.elimination import Eliminated, Elimination, bytes_of
 from margmap.network.log_model import log_model
 from margmap.network.network import Network
-from margmap.network.order import SECONDS, TRIES
+from margmap.network.order import MIN_WEIGHT, SECONDS, TRIES, Graph, best_order
 from margmap.network.relevance import ROUNDING, Problem
 from margmap.solve.marginal_map import circuit_map
 from margmap.solve.methods import AUTO
+from margmap.solve.methods.frontier.scope_tree import make_plan
+from margmap.solve.methods.frontier.solve import solve_planned
 from margmap.solve.question import Question
+from margmap.solve.reduce import reduce_codes
 from margmap.solve.report import ROUNDED, named, result_of
 from margmap.solve.result import Ranked, Result, without_state
 
@@ -51,8 +58,12 @@ MAX_BYTES = 6 << 30
 #: in the larger one if all hidden variables are cheap, since the search is likely to prove the answer then.
 LONG_SECONDS, FIRST_SHARE, LIKELY_SHARE = 2.0, 0.08, 0.5
 
-#: With this many seconds left or more, a compiled circuit is solved for this share of them; the search has the rest.
-LONG_LIMIT, CIRCUIT_SHARE = 20.0, 0.6
+#: With this many seconds left or more, the search runs beside the circuit's solver once that has worked for so many; at
+#: the end it is waited for so long.
+LONG_LIMIT, BESIDE_SECONDS, JOIN_SECONDS = 20.0, 4.0, 0.1
+
+#: A part of the states is compiled by itself if its tables have at most this many entries.
+BELOW_ENTRIES = 1 << 18
 
 #: What takes long is worth looking for better orders for up to so many seconds, with as many tries as they allow.
 ORDER_SECONDS, MANY_TRIES = 10.0, 100_000
@@ -156,35 +167,115 @@ class _NetworkMap:
         return result
 
     def _compile_and_search(self, plan: Prediction) -> Result:
-        """The circuit's solver for most of the time; if that is not enough, the search over the network from its state.
+        """The circuit's solver; where it takes long, the search over the network in a thread beside it.
 
-        The one is better at states, the other at bounds: the answer has the better of both.
+        The one is better at states, the other at bounds: the answer has the better of both. Compiled code lets go of
+        Python's lock, so that the two have a core each if there are two.
         """
         limits = self.limits
-        left = limits.deadline - limits.clock()
-        if not LONG_LIMIT <= left < np.inf:
+        if limits.deadline - limits.clock() < LONG_LIMIT:
             return self._compile(plan, limits)
-        result = self._compile(plan, limits.until(limits.clock() + CIRCUIT_SHARE * left))
-        if result.status in ("optimal", "interrupted"):
-            return result
-        with suppress(Stopped, MemoryError):
-            self._offer(result)
-            self._anytime(AUTO).run()
+        ended, failed = threading.Event(), list[BaseException]()
+        mine = limits.until(np.inf, silent=True)
+
+        def searching() -> None:
+            if ended.wait(BESIDE_SECONDS):
+                return
+            try:
+                search = self._anytime(AUTO)
+                self.found.tell = lambda doing: None  # that is for the other thread
+                search.limits, search.whole = mine, partial(self._solve_part, most=plan.entries)
+                search.run()
+            except (Stopped, MemoryError):
+                pass
+            except BaseException as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=searching, daemon=True)
+        thread.start()
+        try:
+            result = self._compile(plan, limits.until(np.inf, look=_Exchange(self)))
+        finally:
+            ended.set()
+            mine.deadline = -np.inf
+            thread.join(JOIN_SECONDS)
+            if thread.is_alive():
+                abandon(thread)
+        if failed:
+            raise failed[0]
         return result
 
-    def _offer(self, result: Result) -> None:
-        """Let the search begin at a state that another way has found."""
-        search, problem, variables = self._anytime(AUTO), self.problem, self.network.variables
+    def exchange(self, told: tuple[float, float]) -> tuple[float, float]:
+        """In the thread of the circuit's solver: tell what the search has found, and send it the circuit's state."""
+        found, search, teller = self.found, self.search, self.limits.teller
+        now = (found.log_lower, found.log_upper)
+        if now != told and found.state is not None:
+            with found.lock:
+                self._tell("search beside the circuit's solver")
+        if found.proven(self.limits.gap):
+            raise Stopped("time_limit")  # the circuit's solver need not go on
+        if search is not None and teller is not None and teller.log_lower - teller.log_factor > found.log_lower + 1e-9:
+            variables, state = self.network.variables, teller.state
+            if state is not None and search.mail is None:
+                codes = {c: variables[c].code(state[variables[c].name]) for c in self.question.columns}
+                search.mail = self._numbers(codes)
+        return now
+
+    def _numbers(self, codes: Mapping[int, int]) -> LongArray:
+        """A state, given by the codes of its columns, in the numbers of the log model."""
+        problem = self.problem
         assert problem is not None
-        if result.state is None:
-            return
-        codes = {c: variables[c].code(result.state[variables[c].name]) for c in self.question.columns}
         state = np.zeros(len(problem.open), dtype=np.int64)
         for i, column in enumerate(problem.open):
             if column in codes:
                 place = int(np.searchsorted(problem.values[column], codes[column]))
                 state[i] = min(place, problem.values[column].size - 1)
-        search.offer(state, "compiled circuit")
+        return state
+
+    def _solve_part(self, values: Sequence[LongArray], floor: float, limits: Limits, most: int) -> Below | None:
+        """The best state of a part above a floor, by elimination or by compile and frontier; None if that is too large.
+
+        ``values`` are those left to each variable of the log model, ``most`` the table entries that are worth it.
+        """
+        question, whole, rounding = self.question, self.problem, compile_rounding(self.network)
+        assert whole is not None
+        asked = question.columns
+        allowed = {c: whole.values[c][left] for c, left in zip(whole.open, values, strict=True) if c in set(asked)}
+        included = {*asked, *self.observed}
+
+        def compiling(stop: LongArray) -> Circuit | Eliminated | None:
+            problem = Problem(self.network, asked, self.observed, allowed)
+            free, first = plans(problem, set(asked), seconds=0.0, watch=lambda: _look(stop))
+            if first is not None and first.entries <= min(most, _FACTOR * free.entries):
+                return Elimination(problem, first, asked).maximum(_watch(stop))
+            if free.entries > most:
+                return None
+            return compile_planned(problem, free, included, self.limit, _watch(stop), one_query=True)
+
+        try:
+            made = limits.run(compiling, wait=False)
+        except ImpossibleEvidenceError:
+            return Below(-np.inf, None, exact=True)
+        except LimitError:
+            return None
+        if made is None:
+            return None
+        if isinstance(made, Eliminated):
+            return Below(made.log_upper, self._numbers(dict(zip(asked, made.state, strict=True))), exact=True)
+        place = {column: i for i, column in enumerate(sorted(included))}
+        codes, reals = made.encoded({place[column]: value for column, value in self.observed.items()})
+        reduced = reduce_codes(made, [place[column] for column in asked], codes, reals, limits.run)
+        planned = make_plan(reduced.flat, reduced.cardinality.size, limits.run, limits.check)
+        if planned is None:
+            return None
+        lost = 2 * reduced.rounding + extra_rounding(scaled(made), reduced.evidence[1]) + rounding
+        above = lowered(floor, -reduced.log_scale, -lost) if floor > -np.inf else floor
+        outcome = solve_planned(reduced, limits, *planned, floor=above, portfolio=True)
+        state = None
+        if outcome.states:
+            state = self._numbers(dict(zip(asked, outcome.states[0].tolist(), strict=True)))
+        log_upper = raised(outcome.log_upper, reduced.log_scale, lost)
+        return Below(log_upper, state, exact=outcome.status == "optimal")
 
     # Search: a state and bounds without a circuit.
 
@@ -200,6 +291,7 @@ class _NetworkMap:
             self.found.tell = self._tell
             extra = {"wcsp": True, "andor": False}.get(method)
             self.search = Anytime(model, self.limits, self.found, use_toulbar2=extra)
+            self.search.below = partial(self._solve_part, most=BELOW_ENTRIES)
         return self.search
 
     def _search(self, method: str) -> Result:
@@ -252,11 +344,10 @@ class _NetworkMap:
             search.limits = grace
             search.first_state(soon=True)
 
-    def _codes(self) -> list[int]:
-        """The incumbent as codes of the query's columns."""
-        problem, state = self.problem, self.found.state
+    def _codes(self, state: LongArray) -> list[int]:
+        """A state of the log model as codes of the query's columns."""
+        problem = self.problem
         assert problem is not None
-        assert state is not None
         known = {column: int(problem.values[column][state[i]]) for i, column in enumerate(problem.open)}
         known |= problem.fixed
         return [known.get(column, 0) for column in self.question.columns]
@@ -267,7 +358,9 @@ class _NetworkMap:
 
     def _known(self, status: Status, method: str) -> Result:
         """The result with what the search knows now."""
-        found, limits = self.found, self.limits
+        limits = self.limits
+        with self.found.lock:
+            found = replace(self.found)
         trivial = 0.0 if self.network.kind == "bayes" else np.inf
         if found.state is None or found.log_lower == -np.inf:
             return without_state(status, method, limits.clock() - limits.begun, min(found.log_upper, trivial))
@@ -276,7 +369,9 @@ class _NetworkMap:
             status = "optimal"
         elif found.log_upper - found.log_lower <= limits.gap or status == "optimal":
             status = "precision_limit"
-        best = Ranked(named(self.question, self._codes()), found.log_lower, found.log_lower - self._log_evidence())
+        best = Ranked(
+            named(self.question, self._codes(found.state)), found.log_lower, found.log_lower - self._log_evidence()
+        )
         notes = dict(found.notes)
         if self.question.shared:
             notes["jobs"] = "the search over a network runs in one process, beside that of toulbar2"
@@ -300,7 +395,7 @@ class _NetworkMap:
         found, teller = self.found, self.limits.teller
         if teller is None or teller.raised is not None:  # it was told to stop: a last state is kept, not told
             return
-        codes = None if found.state is None else self._codes()
+        codes = None if found.state is None else self._codes(found.state)
         state = None if codes is None else partial(named, self.question, codes)
         teller.know(doing, state, found.log_lower, found.log_upper)
         self.limits.tell(doing)  # which stops the search if the one who was told wants no more
@@ -314,27 +409,48 @@ class _NetworkMap:
     def _plan(self) -> tuple[Prediction, Prediction]:
         """Any order, and one with the hidden variables first; a tenth of the time may go into the search for both.
 
-        One order of each kind says whether it is worth looking for better ones. If neither is soon gone through, a
-        first state comes before that.
+        One order of each kind, by the rule that is quickest, says whether it is worth looking for better ones. If
+        neither is soon gone through, a first state comes before that.
         """
         self._say("looking for an elimination order")
         asked = set(self.question.columns)
         share = (self.limits.deadline - self.limits.begun) / 20
+        graph = self.limits.run(lambda _stop: self._graph(), wait=False)
 
-        def planning(seconds: float, tries: int, stop: LongArray) -> tuple[Prediction, Prediction | None]:
-            if self.problem is None:
-                self.problem = Problem(self.network, self.question.columns, self.observed)
-            return plans(self.problem, asked, seconds=seconds, watch=lambda: _look(stop), tries=tries)
+        def guess(stop: LongArray) -> float:
+            """Entries of the better kind of order by the rule that is quickest."""
+            assert self.problem is not None
+            last = [i for i, column in enumerate(self.problem.open) if column in asked]
+            watch = partial(_look, stop)
+            orders = [best_order(graph, some, tries=0, rules=(MIN_WEIGHT,), watch=watch) for some in ((), last)]
+            return float(np.exp(min(700.0, *(order.log_entries for order in orders))))
 
-        free, first = self.limits.run(partial(planning, 0.0, TRIES), wait=False)
-        least = min(free.entries, (first or free).entries)
-        seconds, tries = min(share, SECONDS), TRIES
+        def best(seconds: float, tries: int) -> tuple[Prediction, Prediction]:
+            def planning(stop: LongArray) -> tuple[Prediction, Prediction | None]:
+                assert self.problem is not None
+                watch = partial(_look, stop)
+                return plans(self.problem, asked, seconds=seconds, watch=watch, tries=tries, graph=graph)
+
+            free, first = self.limits.run(planning, wait=False)
+            return free, first or free
+
+        hopeless = HOPELESS * ENTRIES_PER_EDGE * self.limit
+        entries = self.limits.run(guess, wait=False)
+        if SECONDS_PER_ENTRY * entries < LONG_SECONDS:
+            return best(min(share, SECONDS), TRIES)
+        if entries > hopeless:  # better orders take long to find, and may not help
+            self._share_of(FIRST_STATE_SECONDS, lambda search: search.first_state())
+        free, first = best(0.0, TRIES)
+        least, seconds, tries = min(free.entries, first.entries), min(share, SECONDS), TRIES
         if SECONDS_PER_ENTRY * least >= LONG_SECONDS:
             self._share_of(FIRST_STATE_SECONDS, lambda search: search.first_state())
             seconds, tries = min(share, ORDER_SECONDS), MANY_TRIES
-        if least <= HOPELESS * ENTRIES_PER_EDGE * self.limit:
-            free, first = self.limits.run(partial(planning, seconds, tries), wait=False)
-        return free, first or free
+        return best(seconds, tries) if least <= hopeless else (free, first)
+
+    def _graph(self) -> Graph:
+        if self.problem is None:
+            self.problem = Problem(self.network, self.question.columns, self.observed)
+        return problem_graph(self.problem)
 
     def _eliminate(self, plan: Prediction) -> Result:
         problem, limits = self.problem, self.limits
@@ -389,6 +505,16 @@ class _NetworkMap:
             log_upper=raised(result.log_upper, rounding),
             details={**result.details, "compiled": f"{compiled!r} in {spent:.3g} s"},
         )
+
+
+class _Exchange:
+    """What the circuit's solver does with every look at the clock while a search runs beside it."""
+
+    def __init__(self, work: _NetworkMap) -> None:
+        self.work, self.told = work, (-np.inf, np.inf)
+
+    def __call__(self) -> None:
+        self.told = self.work.exchange(self.told)
 
 
 def compile_rounding(network: Network) -> float:
