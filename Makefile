@@ -36,7 +36,7 @@ dist:
 	$(PYTHON) scripts/dist.py
 
 coverage: $(READY)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage[toml]>=7'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check 'coverage[toml]>=7.10'
 	$(BIN)/python scripts/measure_coverage.py
 
 reproduce: $(READY)

@@ -400,12 +400,16 @@ def test_solve_stopped_early_exits_with_3() -> None:
         if "--json" in extra:
             assert run.json["status"] == "time_limit"
             assert run.json["gap"] > 0
-        else:
-            assert "stopped (time limit): a better state can have at most" in run.out
+        else:  # a slow machine, or one on which coverage is measured, has no state yet
+            said = ("stopped (time limit): a better state can have at most", "no state yet: stopped (time limit)")
+            assert any(words in run.out for words in said)
         assert (run.err != "") == ("-v" in extra)
     wide = Run("solve", CLINIC, "--method", "brute", "--time-limit", 1e-9, "--gap", 100)
-    assert wide.code == 0
-    assert "within the gap asked for" in wide.out
+    if "no state yet" in wide.out:
+        assert wide.code == 3
+    else:
+        assert wide.code == 0
+        assert "within the gap asked for" in wide.out
     assert "no state is better" not in wide.out
 
 
