@@ -15,6 +15,7 @@ import argparse
 import json
 import os
 import platform
+import re
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,8 @@ RECORD = ROOT / "docs" / "coverage.json"
 PAGE = ROOT / "docs" / "reliability.md"
 #: The share of lines and branches, in percent, below which this script fails.
 FLOOR = 92.0
+#: Where the page has the figure.
+QUOTED = re.compile(r"(Lines and branches of `src` without kernels: \*\*)([^*]+)(\*\*)")
 #: What coverage counts in a file, by the names in its JSON report.
 COUNTS = ("covered_lines", "num_statements", "covered_branches", "num_branches")
 
@@ -86,18 +89,18 @@ def share_of(counts: list[dict[str, int]]) -> float:
     return (1000 * (lines + taken) // max(statements + branches, 1)) / 10
 
 
-def sentence(record: dict[str, object]) -> str:
-    """How the page quotes the record."""
-    return f"Lines and branches of `src`, without kernels: **{record['percent']:.1f} %**"
+def quoted() -> str:
+    """The figure that the page has now."""
+    found = QUOTED.search(PAGE.read_text(encoding="utf-8"))
+    assert found, f"{PAGE} does not say {QUOTED.pattern}"
+    return found[2]
 
 
 def keep(record: dict[str, object]) -> None:
     """Write the record, and the figure into the page that quotes it."""
-    before = sentence(json.loads(RECORD.read_text(encoding="utf-8"))) if RECORD.exists() else ""
     RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    text = PAGE.read_text(encoding="utf-8")
-    if before and before in text:
-        PAGE.write_text(text.replace(before, sentence(record)), encoding="utf-8")
+    page = PAGE.read_text(encoding="utf-8")
+    PAGE.write_text(QUOTED.sub(rf"\g<1>{record['percent']} %\g<3>", page), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -425,7 +425,7 @@ def test_queries_in_every_clear_form():
             mm.marginal_map_many(circuit, query, [{}])
 
 
-NOTHING = [None, math.nan, np.float32("nan"), np.datetime64("NaT"), np.timedelta64("NaT", "s")]
+NOTHING = [None, math.nan, np.float32("nan"), np.datetime64("NaT", "s"), np.timedelta64("NaT", "s")]
 
 
 @pytest.mark.parametrize("nothing", NOTHING, ids=repr)

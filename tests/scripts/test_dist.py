@@ -87,9 +87,23 @@ def test_the_metadata_names_addresses_license_and_types():
 
 
 def test_the_quoted_coverage_is_the_measured_one():
-    record = json.loads(measure_coverage.RECORD.read_text())
-    assert measure_coverage.sentence(record) in measure_coverage.PAGE.read_text()
-    assert record["percent"] >= measure_coverage.FLOOR
+    if measure_coverage.RECORD.exists():
+        percent = json.loads(measure_coverage.RECORD.read_text())["percent"]
+        assert measure_coverage.quoted() == f"{percent} %"
+        assert percent >= measure_coverage.FLOOR
+    else:
+        assert measure_coverage.quoted() == "not measured yet"
+
+
+def test_a_measured_coverage_is_kept_and_quoted(tmp_path, monkeypatch):
+    monkeypatch.setattr(measure_coverage, "RECORD", tmp_path / "coverage.json")
+    page = tmp_path / "page.md"
+    page.write_text(measure_coverage.PAGE.read_text())
+    monkeypatch.setattr(measure_coverage, "PAGE", page)
+    for percent in (93.4, 95.0):
+        measure_coverage.keep({"percent": percent, "rooms": {}})
+        assert measure_coverage.quoted() == f"{percent} %"
+        assert json.loads((tmp_path / "coverage.json").read_text())["percent"] == percent
 
 
 def test_shares_of_rooms_count_lines_and_branches():
