@@ -33,6 +33,7 @@ NOT_RUN = {
     "docs/howto/cluster.md": 2,
     "docs/howto/diagnosis.md": 1,
     "docs/howto/explore.md": 1,
+    "docs/howto/first-answer.md": 1,
     "docs/howto/learning.md": 1,
     "docs/index.md": 1,
     "docs/reliability.md": 1,
