@@ -104,7 +104,9 @@ class Problem:
         #: Factors over columns with at least two values; tables hold the possible values only.
         self.factors: list[Factor] = []
         for factor in factors:
-            table = factor.table[np.ix_(*(self.values[v] for v in factor.scope))]
+            table = factor.table
+            if any(self.values[v].size < n for v, n in zip(factor.scope, table.shape, strict=True)):
+                table = table[np.ix_(*(self.values[v] for v in factor.scope))]
             scope = tuple(v for v in factor.scope if self.values[v].size > 1)
             top = float(table.max())
             # Logs near 0 keep more digits. A conditional table has them; of another one the largest entry is taken out,
@@ -158,18 +160,25 @@ class Problem:
             return
         if table.size <= _LARGE:
             for axis in range(len(scope)):
-                rows = np.moveaxis(table, axis, 0).reshape(table.shape[axis], -1)
+                others = (*range(axis), *range(axis + 1, table.ndim))
+                rows = table.transpose((axis, *others)).reshape(table.shape[axis], -1)
                 top = int(np.argmax(rows))
                 at, cell = divmod(top, rows.shape[1])
                 share = rows[:, cell] / rows[at, cell]
-                if np.array_equal(share == 1, np.ones(share.size)) and len(scope) == 1:
-                    self._keep((), np.array(rows[at, cell]), constants)
-                    return
+                if len(scope) == 1:
+                    if (share == 1).all():
+                        self._keep((), np.array(rows[at, cell]), constants)
+                        return
+                    break
+                some = slice(None, None, max(1, rows.shape[1] // 4))
+                few = share[:, None] * rows[at, some]
+                if (np.abs(rows[:, some] - few) > ROUNDING * few).any():
+                    continue  # which most tables are found out by, before all of it is looked at
                 product = share[:, None] * rows[at][None, :]
                 possible = (share[:, None] > 0) & (rows[at] > 0)
                 # Near the smallest doubles products have few digits, or none: such a table stays whole.
                 exact = np.array_equal(rows > 0, possible) and product[possible].min(initial=1.0) > _SMALLEST
-                if len(scope) > 1 and exact and bool((np.abs(rows - product) <= ROUNDING * product).all()):
+                if exact and bool((np.abs(rows - product) <= ROUNDING * product).all()):
                     self.rounding += 2 * ROUNDING
                     rest = scope[:axis] + scope[axis + 1 :]
                     self._keep((scope[axis],), share, constants)
