@@ -867,7 +867,7 @@ FLAT_BREAKS = _of(
         (f"{TRANSFORM}::test_rebuild_without_some_edges[100000]",),
     ),
     (
-        "def equal_node(",
+        "def node_with_hash(",
         " or weight[start[k] + e] != weight[begin + e]:",
         ":",
         "nodes with equal children but other weights pass for one",
@@ -904,9 +904,9 @@ KEPT_BREAKS = [
     *_of(
         "inference/passes.py",
         (
-            "def forward_nodes(",
-            "again |= changed[s.child[e]]",
-            "again = changed[s.child[e]]",
+            "def _any_changed(",
+            "found |= changed[s.child[e]]",
+            "found = changed[s.child[e]]",
             "in a session a node whose last child did not change keeps its value",
             (f"{SESSION}::test_the_reduction_is_that_from_scratch[structured]",),
         ),
@@ -1077,9 +1077,9 @@ NUMBER_BREAKS = [
             (f"{REDUCE}::test_dense_blocks",),
         ),
         (
-            "def _row(",
-            "    return not small",
-            "    return True",
+            "def _rows(",
+            "if lowest(shares[row]) <= SMALL:",
+            "if lowest(shares[row]) < 0:",
             "shares too small for a double are plain weights in the rows of dense blocks",
             (f"{REDUCE}::test_dense_blocks",),
         ),
@@ -1155,8 +1155,8 @@ NUMBER_BREAKS = [
             ),
             (
                 "def output_bounds(",
-                "log_upper + 2 * EPS * abs(log_upper)",
-                "log_upper - 2 * EPS * abs(log_upper)",
+                "log_upper += 2 * EPS * abs(log_upper)",
+                "log_upper -= 2 * EPS * abs(log_upper)",
                 "the logarithm of the root's bound is rounded down",
                 (UP,),
             ),
@@ -1246,7 +1246,7 @@ NUMBER_BREAKS = [
     *_of(
         "solve/values.py",
         (
-            "def evaluate_nodes(",
+            "def _value_of(",
             "v, power = plus(v, power, w * value[f.child[e]], shift + exponent[f.child[e]])",
             "v, power = plus(v, power, w * value[f.child[e]], exponent[f.child[e]])",
             "a state is worth more than it is where weights are logarithms",

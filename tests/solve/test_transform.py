@@ -24,7 +24,7 @@ from margmap.solve.edge_bounds import edge_bounds
 from margmap.solve.hill_climb import Incumbents, _differentiate
 from margmap.solve.lower_bound import lower_bound_state
 from margmap.solve.output_bounds import output_bounds
-from margmap.solve.query_circuit import Flat, rebuild
+from margmap.solve.query_circuit import Flat, rebuild, rows_of
 from margmap.solve.reduce import reduce
 from margmap.solve.regroup import regroup
 from margmap.solve.split import split, split_size
@@ -258,7 +258,7 @@ def test_flip_values(first):
             assert same(value * np.exp(scale), values[:, s])
             if value[-1] == 0:
                 continue
-            _differentiate(flat, value, scale, slope)
+            _differentiate(flat, rows_of(flat), value, scale, slope)
             for leaf in np.flatnonzero(flat.kind == LEAF):
                 flipped = state.tolist()
                 flipped[flat.var[leaf]] = int(flat.value[leaf])

@@ -28,6 +28,9 @@ class Memory(Protocol):
     def reduce(self, columns: Sequence[int], codes: IntArray, reals: FloatArray) -> Any:
         """The reduced circuit, see :mod:`margmap.solve.reduce`; None if none is kept for such a query."""
 
+    def answered(self, columns: Sequence[int], state: IntArray) -> None:
+        """Take note of the answer to a query that was reduced."""
+
     def value_pair(self, codes: IntArray, reals: FloatArray) -> tuple[float, float]:
         """The value of the circuit under a row, as a pair."""
 

@@ -92,6 +92,7 @@ def kernel(
     work: Callable[..., float] | None = None,
     interpreted: Callable[..., Any] | None = None,
     inline: bool = False,
+    any_order: bool = False,
 ) -> Callable[[F], F]: ...
 
 
@@ -101,6 +102,7 @@ def kernel(
     work: Callable[..., float] | None = None,
     interpreted: Callable[..., Any] | None = None,
     inline: bool = False,
+    any_order: bool = False,
 ) -> F | Callable[[F], F]:
     """Make ``function`` a kernel: it is interpreted, or compiled on first use and its machine code kept on disk.
 
@@ -108,12 +110,14 @@ def kernel(
     where that is more than some for each entry of its arrays. ``interpreted`` does the same with functions of numpy
     that would take long to compile. ``inline`` is for a short one that takes arrays and is called in an innermost loop:
     its machine code is put where it is called, since handing over arrays takes as long as some tens of additions.
+    ``any_order`` lets the compiler add in an order of its own, the same in every call: a long sum then takes several
+    numbers at a time.
 
     Ctrl-C waits while numba looks at a kernel's arguments, compiles it or loads it, and takes effect when that is done.
     """
     if function is not None:
         return cast(F, Kernel(function))
-    return lambda function: cast(F, Kernel(function, work, interpreted, inline))
+    return lambda function: cast(F, Kernel(function, work, interpreted, inline, any_order))
 
 
 class Kernel:
@@ -125,13 +129,15 @@ class Kernel:
         work: Callable[..., float] | None = None,
         interpreted: Callable[..., Any] | None = None,
         inline: bool = False,
+        any_order: bool = False,
     ) -> None:
         functools.update_wrapper(self, function)
         if interpreted is not None:
             self.__dict__["interpreted"] = interpreted
         self.py_func = cast(FunctionType, function)
         self._work = work
-        self.inline = inline
+        #: What numba is told beyond what it is told about every kernel.
+        self.options = ({"forceinline": True} if inline else {}) | ({"fastmath": {"reassoc"}} if any_order else {})
         #: The dispatcher of numba, once calls go there.
         self._compiled: Any = None
         _state.kernels.append(self)
@@ -154,7 +160,7 @@ class Kernel:
     @cached_property
     def stamp(self) -> _Stamp:
         """What its machine code depends on."""
-        return _Stamp(self.py_func, self.inline)
+        return _Stamp(self.py_func, repr(self.options) if self.options else "")
 
     @cached_property
     def interpreted(self) -> Callable[..., Any]:
@@ -390,7 +396,7 @@ def _dispatcher(kernel: Kernel) -> Any:
     other files in it. Its stamp of the file is replaced by one of all that went in. Numba also lets two processes write
     over each other's code, and lets errors of the disk through: :mod:`.background` knows better.
     """
-    njit = functools.partial(_numba().njit, nogil=True, error_model="numpy", forceinline=kernel.inline)
+    njit = functools.partial(_numba().njit, nogil=True, error_model="numpy", **kernel.options)
     try:
         compiled: Any = njit(cache=True)(kernel.py_func)
     except RuntimeError:  # there is no folder that can be written to
@@ -491,8 +497,8 @@ class _Stamp:
     Worked out when first compared or saved, because a kernel may call one that is defined after it.
     """
 
-    def __init__(self, function: FunctionType, inline: bool) -> None:
-        self._function, self._inline = function, inline
+    def __init__(self, function: FunctionType, options: str) -> None:
+        self._function, self._options = function, options
 
     def __eq__(self, other: object) -> bool:
         return self._digest == (other._digest if isinstance(other, _Stamp) else other)
@@ -508,9 +514,7 @@ class _Stamp:
         while todo:
             stamp = todo.pop()
             function = stamp._function
-            inputs.add(
-                (function.__module__, function.__qualname__, _content(function.__code__) + " inline" * stamp._inline)
-            )
+            inputs.add((function.__module__, function.__qualname__, _content(function.__code__) + stamp._options))
             for name, value in stamp._globals():
                 if isinstance(value, int | float | str | tuple):
                     inputs.add((function.__module__, name, repr(value)))

@@ -7,6 +7,52 @@ from numpy.typing import NDArray
 
 from margmap.foundation.jit import kernel
 
+
+def _times_vector_by_numpy(rows: NDArray[np.float64], right: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    out[:] = rows.reshape(out.size, right.size) @ right
+
+
+@kernel(any_order=True, interpreted=_times_vector_by_numpy)
+def times_vector(rows: NDArray[np.float64], right: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """The inner products of a vector with the rows of a matrix, which stand one after the other."""
+    matrix = rows.reshape((out.size, right.size))
+    for r in range(out.size):
+        total = 0.0
+        for i in range(right.size):
+            total += matrix[r, i] * right[i]
+        out[r] = total
+
+
+def _add_rows_by_numpy(rows: NDArray[np.float64], factor: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    out += factor @ rows.reshape(factor.size, out.size)
+
+
+@kernel(interpreted=_add_rows_by_numpy)
+def add_rows(rows: NDArray[np.float64], factor: NDArray[np.float64], out: NDArray[np.float64]) -> None:
+    """Add to a vector the rows of a matrix, each times its factor."""
+    matrix = rows.reshape((factor.size, out.size))
+    for r in range(factor.size):
+        if factor[r] != 0:
+            for i in range(out.size):
+                out[i] += matrix[r, i] * factor[r]
+
+
+def _lowest_by_numpy(values: NDArray[np.float64]) -> float:
+    return float(values.min())
+
+
+@kernel(interpreted=_lowest_by_numpy, inline=True)
+def lowest(values: NDArray[np.float64]) -> float:
+    """The least of some numbers from 0 up, at least one: these are in the order of their bits as whole numbers."""
+    bits = values.view(np.int64)
+    low, at = bits[0], 0
+    for i in range(bits.size):
+        low = min(low, bits[i])
+    while bits[at] != low:
+        at += 1
+    return float(values[at])
+
+
 # Columns of the result that are worked on at a time, so that they stay in the processor's first cache.
 _COLUMNS = 512
 

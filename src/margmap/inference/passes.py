@@ -27,6 +27,7 @@ from margmap.foundation.pairs import (
     two_product,
     two_sum,
 )
+from margmap.inference.dense import block_values, last_row
 from margmap.inference.scaled import Scaled
 
 ROWS_AT_ONCE = 32
@@ -74,14 +75,28 @@ def forward_nodes(
     Of some nodes, the leaves and what has a child with the flag ``changed`` are computed again; afterwards a node's own
     flag says whether its value is another one than before.
     """
-    for i in range(s.kind.size if nodes is None else nodes.size):
+    size, i, singly = s.kind.size if nodes is None else nodes.size, 0, 0
+    while i < size:
         n = i
-        if nodes is not None and changed is not None:
+        if nodes is not None:
             n = nodes[i]
-            again = s.kind[n] < PRODUCT
-            for e in range(s.start[n], s.start[n + 1]):
-                again |= changed[s.child[e]]
-            if not again:
+        i += 1
+        if s.rows[n] >= 0 and i > singly:
+            end = last_row(s.rows, n)  # all rows have the same scope, so that all are among the nodes
+            before_block = value[n:end].copy() if nodes is not None else value[:0]
+            before_powers = exponent[n:end].copy() if nodes is not None else value[:0]
+            if nodes is not None and changed is not None and not _any_changed(s, n, changed):
+                i += end - n - 1
+                continue
+            if block_values(s.start, s.child, s.weight, n, end, value, exponent):
+                if nodes is not None and changed is not None:
+                    for k in range(n, end):
+                        changed[k] = value[k] != before_block[k - n] or exponent[k] != before_powers[k - n]
+                i += end - n - 1
+                continue
+            singly = i + end - n - 1
+        if nodes is not None and changed is not None:
+            if s.kind[n] >= PRODUCT and not _any_changed(s, n, changed):
                 continue
             before, before_power = value[n], exponent[n]
         if s.kind[n] == PRODUCT:
@@ -112,10 +127,22 @@ def forward_nodes(
                 v /= TINY
                 power -= STEP
             value[n], exponent[n] = v, power
-        else:
+        elif s.kind[n] == GAUSSIAN:
             value[n], exponent[n] = leaf_value(s, n, codes, reals)
+        else:
+            x = s.table_start[n] + codes[s.var[n]]
+            value[n], exponent[n] = s.table[x], s.table_shift[x]
         if nodes is not None and changed is not None:
             changed[n] = value[n] != before or exponent[n] != before_power
+
+
+@kernel(inline=True)
+def _any_changed(s: Scaled, n: int, changed: NDArray[np.bool_]) -> bool:
+    """Whether a child of a node has another value."""
+    found = False
+    for e in range(s.start[n], s.start[n + 1]):
+        found |= changed[s.child[e]]
+    return found
 
 
 @kernel

@@ -20,6 +20,7 @@ from margmap.errors import QueryError, StructureError
 from margmap.foundation.jit import kernel
 from margmap.foundation.memory import let_go
 from margmap.foundation.pairs import EPS, EXACT, STEP, from_log, moved, normal, plus
+from margmap.inference.dense import block_rows
 
 #: Weights and total masses of nodes must lie between exp(-MOST_LOG) and exp(MOST_LOG).
 MOST_LOG = 1e300
@@ -49,6 +50,8 @@ class Scaled(NamedTuple):
     table_start: LongArray
     table: FloatArray
     table_shift: FloatArray
+    #: For each node the first row of its dense block, or -1, see :mod:`margmap.inference.dense`.
+    rows: IntArray
     #: The total mass of the circuit, as a pair.
     total: float
     total_exponent: float
@@ -83,7 +86,8 @@ def _scaled(circuit: Circuit) -> Scaled:
             f"node {beyond}: the log-weights on the way to it add up to more than {MOST_LOG:g}, "
             "which is beyond what logarithms in doubles can hold: scale the weights down"
         )
-    arrays = (circuit.kind, circuit.start, circuit.child, weight, shift, circuit.var, start, table, table_shift)
+    rows = block_rows(circuit.kind, circuit.start, circuit.child, weight, shift)
+    arrays = (circuit.kind, circuit.start, circuit.child, weight, shift, circuit.var, start, table, table_shift, rows)
     return Scaled(*arrays, float(total), float(total_exponent), 4 * EPS * float(operations))
 
 

@@ -13,10 +13,21 @@ from numpy.typing import NDArray
 
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, KindArray, LongArray
 from margmap.foundation.jit import kernel
+from margmap.foundation.matrices import lowest
 from margmap.foundation.pairs import EPS, EXACT, STEP, TINY, UP, decoded, encoded
 from margmap.inference.passes import share_weight
 from margmap.inference.scaled import Scaled
-from margmap.solve.query_circuit import SMALL, added, equal_node, size_of
+from margmap.solve.query_circuit import (
+    MANY_EDGES,
+    SMALL,
+    added,
+    equal_node,
+    finished_hash,
+    hash_of_children,
+    hash_of_weights,
+    node_with_hash,
+    size_of,
+)
 
 
 class Store(NamedTuple):
@@ -55,7 +66,7 @@ class Query(NamedTuple):
     asked: NDArray[np.bool_]
 
 
-@kernel
+@kernel(inline=True)
 def leaf_share(s: Scaled, n: int, x: int, cardinality: int) -> float:
     """The part that a value has of the total of a leaf of the query, as a weight that is not less than it."""
     table = s.table_start[n]
@@ -81,7 +92,6 @@ class Scratch(NamedTuple):
 @kernel
 def build(
     s: Scaled,
-    first_row: IntArray,
     order: IntArray,
     value: FloatArray,
     exponent: FloatArray,
@@ -95,58 +105,152 @@ def build(
     """Make the forms of these nodes, children first; the number of nodes in the store afterwards.
 
     What :func:`~margmap.solve.query_circuit.rebuild` does with the shares of edges, and with the same roundings. The
-    rows of a dense block (``first_row``, see :mod:`margmap.inference.dense`) have their children in common: these are
+    rows of a dense block (``Scaled.rows``, see :mod:`margmap.inference.dense`) have their children in common: these are
     looked at once, and a row is then a multiplication and a division an edge.
     """
-    bits = store.weight.view(np.uint64)
     room = (np.empty(most_children, dtype=np.int32), np.empty(most_children))
     scratch = Scratch(room[0], room[1], room[0].copy(), room[0].copy(), room[1].copy())
-    block, width = -1, 0
-    for n in order:
-        if stop[0] != 0:
-            break
-        begin = store.start[count]
-        end = begin
-        factor, power = 1.0, 0.0
+    # A call costs as much as some edges, so each is for all nodes of a kind that stand one after the other.
+    i, block, width = 0, -1, 0
+    while i < order.size and stop[0] == 0:
+        n = order[i]
         if s.kind[n] == PRODUCT:
-            for e in range(s.start[n], s.start[n + 1]):
-                c = s.child[e]
-                if query.asked[c]:
-                    store.child[end], store.weight[end] = forms.number[c], 1.0
-                    end += 1
-                    if forms.factor[c] != 1:
-                        factor = factor * forms.factor[c] * UP
-                    power += forms.exponent[c]
-                    if factor < TINY:
-                        factor /= TINY
-                        power -= STEP
-        elif s.kind[n] == SUM:
-            if first_row[n] >= 0 and first_row[n] != block:
-                block, width = first_row[n], _columns(s, n, value, exponent, forms, store.seen_at, scratch)
-            dense = first_row[n] >= 0 and width > 1 and exponent[n] == 0
-            if dense and _row(s, n, value[n], width, scratch, store.child, store.weight, begin):
-                end = begin + width
-            else:
-                end, power = _terms(s, n, value, exponent, forms, store, scratch, begin)
+            i, count = _products(s, order, i, query.asked, forms, store, count)
+        elif s.kind[n] < PRODUCT:
+            i, count = _leaves(s, order, i, query, forms, store, scratch.share, count)
         else:
-            end, power = _indicators(s, n, query, store, scratch.share, begin)
-        kind = PRODUCT if s.kind[n] == PRODUCT else SUM
-        forms.exponent[n] = power
-        if end == begin + 1:  # the node is its only child, times a factor
-            forms.number[n] = store.child[begin]
-            forms.factor[n] = factor if kind == PRODUCT else store.weight[begin]
-            continue
-        forms.factor[n] = factor
-        found, slot = equal_node(
-            store.kind, store.start, store.child, store.weight, bits, store.slots, kind, begin, end
-        )
-        if found < 0:
-            found = count
-            store.slots[slot], store.kind[count] = count, kind
-            count += 1
-            store.start[count] = end
-        forms.number[n] = found
+            if s.rows[n] >= 0 and s.rows[n] != block:
+                block, width = s.rows[n], _columns(s, n, value, exponent, forms, store.seen_at, scratch)
+            done = 0
+            if s.rows[n] >= 0 and width > 1:
+                last = i + 1  # the rows that stand one after the other, in the circuit and in the order
+                while last < order.size and order[last] == n + last - i and s.rows[order[last]] == block:
+                    last += 1
+                done, count = _rows(s, n, last - i, value, exponent, width, scratch, forms, store, count)
+            i += done
+            if done == 0:
+                i, count = _sums(s, order, i, value, exponent, forms, store, scratch, count)
     return count
+
+
+@kernel(inline=True)
+def _take(
+    number: IntArray, factors: FloatArray, powers: FloatArray,
+    kinds: KindArray, start: LongArray, child: IntArray, weight: FloatArray, slots: IntArray,
+    n: int, kind: int, end: int, factor: float, power: float, count: int,
+) -> int:  # fmt: skip
+    """Make the edges up to ``end`` the form of node ``n``, times a factor; the nodes in the store then.
+
+    Like all that is called for every node, it takes arrays and not tuples of them, which cost more than the work.
+    """
+    begin = start[count]
+    powers[n] = power
+    if end == begin + 1:  # the node is its only child, times a factor
+        number[n] = child[begin]
+        factors[n] = factor if kind == PRODUCT else weight[begin]
+        return count
+    factors[n] = factor
+    found, slot = equal_node(kinds, start, child, weight, weight.view(np.uint64), slots, kind, begin, end)
+    if found < 0:
+        found = count
+        slots[slot], kinds[count] = count, kind
+        count += 1
+        start[count] = end
+    number[n] = found
+    return count
+
+
+@kernel
+def _products(
+    s: Scaled, order: IntArray, i: int, asked: NDArray[np.bool_], forms: Forms, store: Store, count: int
+) -> tuple[int, int]:
+    """Make the forms of products, from place ``i`` of the order on; the place of the next other node, and the count."""
+    kind, start, child = s.kind, s.start, s.child
+    number, factors, powers = forms.number, forms.factor, forms.exponent
+    kinds, starts, to, weight, slots = store.kind, store.start, store.child, store.weight, store.slots
+    while i < order.size and kind[order[i]] == PRODUCT:
+        n = order[i]
+        end = starts[count]
+        factor, power = 1.0, 0.0
+        for e in range(start[n], start[n + 1]):
+            c = child[e]
+            if asked[c]:
+                to[end], weight[end] = number[c], 1.0
+                end += 1
+                if factors[c] != 1:
+                    factor = factor * factors[c] * UP
+                power += powers[c]
+                if factor < TINY:
+                    factor /= TINY
+                    power -= STEP
+        count = _take(number, factors, powers, kinds, starts, to, weight, slots, n, PRODUCT, end, factor, power, count)
+        i += 1
+    return i, count
+
+
+@kernel
+def _leaves(
+    s: Scaled, order: IntArray, i: int, query: Query, forms: Forms, store: Store, share: FloatArray, count: int
+) -> tuple[int, int]:
+    """The same for leaves: sums of the indicators of their variable."""
+    while i < order.size and s.kind[order[i]] < PRODUCT:
+        n = order[i]
+        end, power = _indicators(s, n, query, store, share, store.start[count])
+        count = _take(
+            forms.number,
+            forms.factor,
+            forms.exponent,
+            store.kind,
+            store.start,
+            store.child,
+            store.weight,
+            store.slots,
+            n,
+            SUM,
+            end,
+            1.0,
+            power,
+            count,
+        )
+        i += 1
+    return i, count
+
+
+@kernel
+def _sums(
+    s: Scaled,
+    order: IntArray,
+    i: int,
+    value: FloatArray,
+    exponent: FloatArray,
+    forms: Forms,
+    store: Store,
+    scratch: Scratch,
+    count: int,
+) -> tuple[int, int]:
+    """The same for a sum, and for those after it that are in no dense block."""
+    while True:
+        n = order[i]
+        end, power = _terms(s, n, value, exponent, forms, store, scratch, store.start[count])
+        count = _take(
+            forms.number,
+            forms.factor,
+            forms.exponent,
+            store.kind,
+            store.start,
+            store.child,
+            store.weight,
+            store.slots,
+            n,
+            SUM,
+            end,
+            1.0,
+            power,
+            count,
+        )
+        i += 1
+        if i == order.size or s.kind[order[i]] != SUM or s.rows[order[i]] >= 0:
+            return i, count
 
 
 @kernel
@@ -172,24 +276,62 @@ def _columns(
 
 
 @kernel
-def _row(
-    s: Scaled, n: int, total: float, width: int, scratch: Scratch, child: IntArray, weight: FloatArray, begin: int
-) -> bool:
-    """Write the edges of a row of a dense block; whether all shares are so large that they are plain weights."""
-    first, small = s.start[n], False
-    if width == s.start[n + 1] - first:
+def _rows(
+    s: Scaled,
+    n: int,
+    rows: int,
+    value: FloatArray,
+    exponent: FloatArray,
+    width: int,
+    scratch: Scratch,
+    forms: Forms,
+    store: Store,
+    count: int,
+) -> tuple[int, int]:
+    """Make the forms of rows of a dense block, from row ``n`` on; how many were made, and the nodes in the store then.
+
+    The first row that is not a matter of plain weights, because its value or a share is too small for one, ends it.
+    """
+    first, begin = s.start[n], store.start[count]
+    matrix = s.weight[first : s.start[n + rows]].reshape((rows, s.start[n + 1] - first))
+    target, place, below = scratch.target[:width], scratch.place[:width], scratch.below[:width]
+    whole = width == matrix.shape[1]
+    shares = store.weight[begin : begin + rows * width].reshape((rows, width))
+    edges = store.child[begin : begin + rows * width].reshape((rows, width))
+    bits = store.weight.view(np.uint64)
+    children = hash_of_children(target) if width >= MANY_EDGES else np.uint64(0)
+    for r in range(rows):
+        at = store.start[count]
+        row = (at - begin) // width  # where it goes: before it stand only those rows that are new nodes
+        total = value[n + r]
+        if exponent[n + r] != 0:
+            return r, count
+        if whole:
+            for i in range(width):
+                shares[row, i] = matrix[r, i] * below[i] / total
+        else:
+            for i in range(width):
+                shares[row, i] = matrix[r, place[i]] * below[i] / total
+        if lowest(shares[row]) <= SMALL:
+            return r, count
         for i in range(width):
-            share = s.weight[first + i] * scratch.below[i] / total
-            weight[begin + i] = share
-            small |= share <= SMALL
-    else:
-        for i in range(width):
-            share = s.weight[first + scratch.place[i]] * scratch.below[i] / total
-            weight[begin + i] = share
-            small |= share <= SMALL
-    for i in range(width):
-        child[begin + i] = scratch.target[i]
-    return not small
+            edges[row, i] = target[i]
+        if width >= MANY_EDGES:
+            hashed = finished_hash(SUM, children + hash_of_weights(bits[at : at + width]))
+            found, slot = node_with_hash(
+                store.kind, store.start, store.child, store.weight, store.slots, SUM, at, at + width, hashed
+            )
+        else:
+            found, slot = equal_node(
+                store.kind, store.start, store.child, store.weight, bits, store.slots, SUM, at, at + width
+            )
+        if found < 0:
+            found = count
+            store.slots[slot], store.kind[count] = count, SUM
+            count += 1
+            store.start[count] = at + width
+        forms.number[n + r], forms.factor[n + r], forms.exponent[n + r] = found, 1.0, 0.0
+    return rows, count
 
 
 @kernel
@@ -228,7 +370,7 @@ def _terms(
     return end, top
 
 
-@kernel
+@kernel(inline=True)
 def _indicators(s: Scaled, n: int, query: Query, store: Store, share: FloatArray, begin: int) -> tuple[int, float]:
     """Write the edges of a leaf to the indicators of its variable; their end, and the power of two taken out of it."""
     q = query.position[s.var[n]]

@@ -7,12 +7,14 @@ import numpy as np
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits
+from margmap.foundation.matrices import add_rows
 from margmap.foundation.pairs import STEP, TINY, decoded, log_of, moved
 from margmap.foundation.sorting import descending
+from margmap.inference.dense import no_powers
 from margmap.solve.output_bounds import Bounds
 from margmap.solve.query_circuit import LEAF, Flat
 from margmap.solve.rows import Rows
-from margmap.solve.values import evaluate
+from margmap.solve.values import evaluate, evaluate_blocks, log_value
 
 # Hill climbing looks at the clock after this many flips, or fewer on a circuit with many edges.
 FLIPS_AT_ONCE = 16
@@ -37,6 +39,7 @@ class Incumbents:
         # Relative to the bounds, good states have values near 1, which are quickest to compute with.
         self._flat = flat._replace(weight=bounds.share) if bounds.faithful else flat
         self._log_scale = bounds.log_upper if bounds.faithful else 0.0
+        self._rows_of_blocks = bounds.rows
         self._cardinality = cardinality
         #: Whoever goes on within other limits puts them here.
         self.limits = limits
@@ -64,13 +67,14 @@ class Incumbents:
             self._offer_allowed(state, climb, self._rows)
             return self.best[1] > before
         flips = max(1, min(FLIPS_AT_ONCE, EDGES_AT_ONCE // max(1, self._flat.num_edges))) if climb else 0
-        state, value = state.copy(), -np.inf
+        state, top, begun = state.copy(), -np.inf, False
+        value, exponent = np.empty(self._flat.num_nodes), np.empty(self._flat.num_nodes)
         while True:
-            higher = _climb(self._flat, state, flips)
+            higher = _climb(self._flat, self._rows_of_blocks, state, flips, value, exponent, begun)
             self.keep(state, higher)
-            if not climb or higher <= value:
+            if not climb or higher <= top:
                 return self.best[1] > before
-            value = higher
+            top, begun = higher, True
             self.limits.check()
 
     def offer_neighbours(self) -> None:
@@ -86,7 +90,7 @@ class Incumbents:
         """The same within constraints: of the changes of one variable, the best that they allow."""
         if not rows.allows(state[None])[0]:
             return
-        state, value = state.copy(), float(_climb(self._flat, state.copy(), 0))
+        state, value = state.copy(), float(log_value(self._flat, state))
         self.keep(state, value)
         while climb and value > -np.inf:
             self.limits.check()
@@ -98,7 +102,7 @@ class Incumbents:
             if gaining.size == 0:
                 return
             state = around[gaining[0]]
-            higher = float(_climb(self._flat, state.copy(), 0))
+            higher = float(log_value(self._flat, state))
             self.keep(state, higher)
             if higher <= value:
                 return
@@ -113,23 +117,28 @@ class Incumbents:
 
 
 @kernel
-def _climb(f: Flat, state: IntArray, flips: int) -> float:
+def _climb(
+    f: Flat, rows: IntArray, state: IntArray, flips: int, value: FloatArray, exponent: FloatArray, begun: bool
+) -> float:
     """Up to ``flips`` times change variables so that the value rises; the log value of ``state``, changed in place.
+
+    ``value`` and ``exponent`` get the values of all nodes; if it has ``begun``, they have those of ``state`` already.
 
     The circuit is linear in the indicators of each variable, so the root's derivative by an indicator is the value of
     the state with that variable changed: one pass down gives all flips. All that gain are made at once if together they
     gain more than the best alone, otherwise the best alone.
     """
     n_nodes = f.kind.size
-    value, exponent, slope = np.zeros(n_nodes), np.zeros(n_nodes), np.zeros(n_nodes)
+    slope = np.zeros(n_nodes)
     best_gain, best_value = np.zeros(state.size), np.zeros(state.size, dtype=np.int32)
     before = state.copy()
-    evaluate(f, state, value, exponent)
+    if not begun:
+        evaluate_blocks(f, rows, state, value, exponent)
     for _ in range(flips):
         if value[n_nodes - 1] == 0:
             break
         current = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
-        _differentiate(f, value, exponent, slope)
+        _differentiate(f, rows, value, exponent, slope)
         best_gain[:] = 1 + 1e-12
         best_value[:] = -1
         for n in range(n_nodes):
@@ -145,16 +154,16 @@ def _climb(f: Flat, state: IntArray, flips: int) -> float:
             if best_value[v] >= 0:
                 state[v] = best_value[v]
                 gaining += 1
-        evaluate(f, state, value, exponent)
+        evaluate_blocks(f, rows, state, value, exponent)
         together = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
         if gaining > 1 and together < current + np.log(best_gain[best]):
             state[:] = before
             state[best] = best_value[best]
-            evaluate(f, state, value, exponent)
+            evaluate_blocks(f, rows, state, value, exponent)
             together = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
         if together < current:  # the derivatives were beyond doubles, and the gain was none
             state[:] = before
-            evaluate(f, state, value, exponent)
+            evaluate_blocks(f, rows, state, value, exponent)
             break
     return log_of(value[n_nodes - 1], exponent[n_nodes - 1])
 
@@ -167,7 +176,7 @@ def neighbours(f: Flat, state: IntArray, most: int) -> FloatArray:
     evaluate(f, state, value, exponent)
     if value[n_nodes - 1] == 0:
         return np.zeros((0, 2))
-    _differentiate(f, value, exponent, slope)
+    _differentiate(f, np.full(n_nodes, -1, dtype=np.int32), value, exponent, slope)
     for n in range(n_nodes):
         if f.kind[n] != LEAF or state[f.var[n]] == f.value[n]:
             slope[n] = 0.0
@@ -180,7 +189,7 @@ def neighbours(f: Flat, state: IntArray, most: int) -> FloatArray:
 
 
 @kernel
-def _differentiate(f: Flat, value: FloatArray, exponent: FloatArray, slope: FloatArray) -> None:
+def _differentiate(f: Flat, rows: IntArray, value: FloatArray, exponent: FloatArray, slope: FloatArray) -> None:
     """The derivative of the root by every node, over the root's value, times the node's own ``2**exponent``.
 
     Good enough to choose where to climb; what is found is evaluated again.
@@ -188,7 +197,21 @@ def _differentiate(f: Flat, value: FloatArray, exponent: FloatArray, slope: Floa
     n_nodes = f.kind.size
     slope[:] = 0.0
     slope[n_nodes - 1] = 1.0 / value[n_nodes - 1]
-    for n in range(n_nodes - 1, -1, -1):
+    n = n_nodes
+    while n > 0:
+        n -= 1
+        if rows[n] >= 0:
+            first = n
+            while first > 0 and rows[first - 1] == rows[n]:
+                first -= 1
+            children = f.child[f.start[n] : f.start[n + 1]]
+            if no_powers(children, exponent) and not exponent[first : n + 1].any():
+                gained = np.zeros(children.size)
+                add_rows(f.weight[f.start[first] : f.start[n + 1]], slope[first : n + 1], gained)
+                for i in range(children.size):
+                    slope[children[i]] += gained[i]
+                n = first
+                continue
         if slope[n] == 0:
             continue
         if f.kind[n] == SUM:

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray
 from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
-from margmap.inference.dense import dense_rows
 from margmap.inference.kept_values import KeptValues, NodesAbove
 from margmap.inference.scaled import Scaled, scaled
 from margmap.solve.forms import Forms, Query, Store, build
@@ -48,6 +47,8 @@ class KeptReduction:
         self._most_children = most_children(circuit, self.query)
         nodes = circuit.num_nodes
         self.forms = Forms(np.full(nodes, NONE, dtype=np.int32), np.ones(nodes), np.zeros(nodes))
+        #: The state that was the last answer.
+        self.answer: IntArray | None = None
         self._lost = np.zeros(nodes, dtype=np.bool_)  # nowhere set between two queries
         self._empty()
 
@@ -111,17 +112,19 @@ class KeptReduction:
         if value[-1] == 0:
             raise impossible()
         order, more = _wanted(s, value, query, forms.number, self.circuit.depth + 2)
+        order.sort()  # children come first all the same, and the rows of a dense block one after the other
         self._grow(self.count + order.size, int(self.store.start[self.count]) + more)
-        rows, never = dense_rows(self.circuit), np.zeros(1, dtype=np.int64)
+        never = np.zeros(1, dtype=np.int64)
         most = self._most_children
-        self.count = build(s, rows, order, value, exponent, query, forms, self.store, self.count, most, never)
+        self.count = build(s, order, value, exponent, query, forms, self.store, self.count, most, never)
         kind, start, child, weight, var, code = _reached(self.store, forms.number[-1], self.count)
         log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1]))
         if self.store.start[self.count] > max(LEAST_EDGES, MOST_TIMES * child.size):
             self._empty()
         evidence = (float(value[-1] * s.total), float(exponent[-1] + s.total_exponent))
         flat = Flat(kind, start, child, weight, var, code)
-        return Reduced(flat, self.names, query.cardinality, evidence, s.rounding + abs(log_factor))
+        rounding = s.rounding + abs(log_factor)
+        return Reduced(flat, self.names, query.cardinality, evidence, rounding, self.answer)
 
 
 def _longer(array: NDArray[S], size: int, fill: int) -> NDArray[S]:
@@ -192,27 +195,22 @@ def _wanted(s: Scaled, value: FloatArray, query: Query, number: IntArray, depth:
 def _reached(
     store: Store, root: int, count: int
 ) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray]:
-    """The nodes of the store that a node reaches, as arrays of their own, in the order of a walk, children first."""
-    number = store.place
-    order, stack = np.empty(count, dtype=np.int32), np.empty(count, dtype=np.int32)
-    edge = np.empty(count, dtype=np.int64)  # of each node on the stack the next edge
-    stack[0], edge[0], number[root] = root, store.start[root], WANTED
-    found, edges, height = 0, 0, 1
-    while height > 0:
-        n = stack[height - 1]
-        if edge[height - 1] < store.start[n + 1]:
-            c = store.child[edge[height - 1]]
-            edge[height - 1] += 1
-            if number[c] == NONE:
-                number[c] = WANTED
-                stack[height], edge[height] = c, store.start[c]
-                height += 1
-            continue
-        height -= 1
-        number[n] = found
-        order[found] = n
-        found += 1
-        edges += store.start[n + 1] - store.start[n]
+    """The nodes of the store that a node reaches, as arrays of their own, in the order of the store."""
+    number, marks = store.place, np.zeros(root + 1, dtype=np.bool_)
+    order = np.empty(count, dtype=np.int32)
+    marks[root] = True
+    edges, at = 0, count
+    for n in range(root, -1, -1):
+        if marks[n]:
+            at -= 1
+            order[at] = n
+            edges += store.start[n + 1] - store.start[n]
+            for e in range(store.start[n], store.start[n + 1]):
+                marks[store.child[e]] = True
+    order = order[at:]
+    found = order.size
+    for i in range(found):
+        number[order[i]] = i
     kind, start = np.zeros(found, dtype=np.int8), np.zeros(found + 1, dtype=np.int64)
     child, weight = np.zeros(edges, dtype=np.int32), np.zeros(edges)
     var, value = np.zeros(found, dtype=np.int32), np.zeros(found, dtype=np.int32)

@@ -7,22 +7,29 @@ import numpy as np
 from margmap.circuit import PRODUCT, FloatArray, IntArray
 from margmap.foundation.jit import kernel
 from margmap.solve.output_bounds import output_bounds
-from margmap.solve.query_circuit import LEAF, Flat
+from margmap.solve.query_circuit import LEAF, Flat, rows_of
 from margmap.solve.supports import Flags
 
 
-def lower_bound_state(flat: Flat, deterministic: Flags, variables: int) -> IntArray:
-    """Algorithm 4: take the maximum at deterministic sums and at every sum above one, follow it down."""
-    take_max = _at_or_above(flat, deterministic)
+def lower_bound_state(flat: Flat, deterministic: Flags, variables: int, rows: IntArray | None = None) -> IntArray:
+    """Algorithm 4: take the maximum at deterministic sums and at every sum above one, follow it down.
+
+    ``rows`` as :func:`~margmap.solve.query_circuit.rows_of` finds them, if they are known.
+    """
+    rows = rows_of(flat) if rows is None else rows
+    take_max = _at_or_above(flat, rows, deterministic)
     state = np.zeros(variables, dtype=np.int32)
-    extract(flat, output_bounds(flat, take_max).share, state)
+    extract(flat, output_bounds(flat, take_max, rows=rows).share, state)
     return state
 
 
 @kernel
-def _at_or_above(f: Flat, deterministic: Flags) -> Flags:
+def _at_or_above(f: Flat, rows: IntArray, deterministic: Flags) -> Flags:
     result: Flags = deterministic.copy()
     for n in range(f.kind.size):
+        if rows[n] >= 0 and rows[n] < n:
+            result[n] |= result[rows[n]]
+            continue
         for e in range(f.start[n], f.start[n + 1]):
             result[n] |= result[f.child[e]]
     return result

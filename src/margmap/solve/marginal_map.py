@@ -162,6 +162,8 @@ def circuit_map(question: Question, limits: Limits) -> Result:
             limits.teller.about(reduced.log_scale, lost, partial(named, question))
         if columns:
             method, outcome = _solve(question, reduced, limits)
+            if circuit.memory is not None and outcome.states:
+                circuit.memory.answered(columns, outcome.states[0])
     except Stopped as stopped:
         outcome = Outcome([], 0.0, stopped.status)
     except MemoryError:  # one table too large for the machine

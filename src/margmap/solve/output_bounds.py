@@ -14,8 +14,10 @@ import numpy as np
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
+from margmap.foundation.matrices import lowest, times_vector
 from margmap.foundation.pairs import EPS, STEP, TINY, UP, decoded, log_of, moved, normal, plus, raised
-from margmap.solve.query_circuit import SMALLEST, Flat
+from margmap.inference.dense import gathered, last_row, no_powers
+from margmap.solve.query_circuit import SMALLEST, Flat, rows_of
 from margmap.solve.supports import Flags, Supports, find_deterministic, find_supports
 
 #: Relative bounds under this are not compared: what underflow can have taken from them counts for nothing above it.
@@ -39,6 +41,8 @@ class Bounds(NamedTuple):
     faithful: bool = True
     #: The smallest product of the shares on a way through sums alone, at least ``SMALLEST``.
     least: float = 1.0
+    #: For each node the first row of its dense block, or -1.
+    rows: IntArray = np.zeros(0, np.int32)
 
 
 class View(NamedTuple):
@@ -57,19 +61,24 @@ class View(NamedTuple):
 
 def view_of(flat: Flat, log_factor: float, cardinality: IntArray, run: Runner = to_the_end) -> View:
     """The bounds of a circuit, which may be the empty one, that of no state."""
-    supports = find_supports(flat, cardinality, run)
+    rows = rows_of(flat)
+    supports = find_supports(flat, cardinality, run, rows)
     if flat.num_nodes == 0:
         nothing = np.zeros(0)
         return View(flat, log_factor, supports, Bounds(np.zeros(0, np.bool_), nothing, nothing, nothing, -np.inf))
-    return View(flat, log_factor, supports, output_bounds(flat, find_deterministic(flat, supports, run), run))
+    return View(
+        flat, log_factor, supports, output_bounds(flat, find_deterministic(flat, supports, run, rows), run, rows)
+    )
 
 
-def output_bounds(flat: Flat, deterministic: Flags, run: Runner = to_the_end) -> Bounds:
+def output_bounds(flat: Flat, deterministic: Flags, run: Runner = to_the_end, rows: IntArray | None = None) -> Bounds:
     """Algorithm 1: the maximum at deterministic sums, the sum at the others, the product at products."""
-    work = partial(_output_bounds, flat, deterministic)
+    rows = rows_of(flat) if rows is None else rows
+    work = partial(_output_bounds, flat, rows, deterministic)
     value, exponent, share, faithful, least = run(work, flat.num_edges, 24 * flat.num_nodes + 8 * flat.num_edges)
     log_upper = log_of(value[-1], exponent[-1])
-    return Bounds(deterministic, value, exponent, share, log_upper + 2 * EPS * abs(log_upper), faithful, float(least))
+    log_upper += 2 * EPS * abs(log_upper)
+    return Bounds(deterministic, value, exponent, share, log_upper, faithful, float(least), rows)
 
 
 def floor_of(log_floor: float, log_upper: float) -> float:
@@ -84,19 +93,32 @@ def floor_of(log_floor: float, log_upper: float) -> float:
 
 
 @kernel
-def _output_bounds(f: Flat, take_max: Flags, stop: LongArray) -> tuple[FloatArray, FloatArray, FloatArray, bool, float]:
+def _output_bounds(
+    f: Flat, rows: IntArray, take_max: Flags, stop: LongArray
+) -> tuple[FloatArray, FloatArray, FloatArray, bool, float]:
     """Every bound is multiplied by a little more than its own rounding can have taken, and so is every share."""
     value, exponent = np.ones(f.kind.size), np.zeros(f.kind.size)
     way, least = np.ones(f.kind.size), 1.0
-    share = np.ones(f.child.size)
+    share = np.empty(f.child.size)
     faithful = True
-    for n in range(f.kind.size):
+    n, singly = -1, 0
+    while n + 1 < f.kind.size:
+        n += 1
         if stop[0] != 0:
             break
         edges = f.start[n + 1] - f.start[n]
+        if rows[n] >= 0 and n >= singly:
+            end = last_row(rows, n)
+            low = _block_bounds(f, n, end, take_max[n], value, exponent, way, share)
+            if low > 0:
+                least = min(least, low)
+                n = end - 1
+                continue
+            singly = end
         if f.kind[n] == PRODUCT:
             v, power = 1.0 + edges * EPS, 0.0
             for e in range(f.start[n], f.start[n + 1]):
+                share[e] = 1.0
                 v *= value[f.child[e]]
                 power += exponent[f.child[e]]
                 if v < TINY:
@@ -125,6 +147,51 @@ def _output_bounds(f: Flat, take_max: Flags, stop: LongArray) -> tuple[FloatArra
                 power -= STEP
             value[n], exponent[n] = v, power
     return value, exponent, share, faithful, least
+
+
+@kernel
+def _block_bounds(
+    f: Flat,
+    n: int,
+    end: int,
+    take_max: bool,
+    value: FloatArray,
+    exponent: FloatArray,
+    way: FloatArray,
+    share: FloatArray,
+) -> float:
+    """The bounds of the rows ``n`` to ``end`` of a dense block, whose sums are all of a kind; the least of their ways.
+
+    0 if there are small numbers among them, which need to be looked at singly. A share is a product with the reciprocal
+    of the bound, so that it is rounded four times, which ``UP`` makes up for; and a way is at most what it is if the
+    least share and the least way of a child come together.
+    """
+    children = f.child[f.start[n] : f.start[n + 1]]
+    if not no_powers(children, exponent):
+        return 0.0
+    below, least_way = gathered(children, value), lowest(gathered(children, way))
+    size = children.size
+    weights = f.weight[f.start[n] : f.start[end]].reshape((end - n, size))
+    shares = share[f.start[n] : f.start[end]].reshape((end - n, size))
+    if not take_max:
+        times_vector(f.weight[f.start[n] : f.start[end]], below, value[n:end])
+    least = 1.0
+    for r in range(end - n):
+        if take_max:
+            top = 0.0
+            for i in range(size):
+                top = max(top, weights[r, i] * below[i])
+            value[n + r] = top
+        value[n + r] *= 1.0 + (size + 4) * EPS
+        part = UP / value[n + r]
+        for i in range(size):
+            shares[r, i] = weights[r, i] * below[i] * part
+        low = lowest(shares[r])
+        if low < TINY or value[n + r] < TINY:
+            return 0.0
+        way[n + r] = max(low * least_way, SMALLEST)
+        least = min(least, way[n + r])
+    return least
 
 
 @kernel

@@ -12,6 +12,7 @@ from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, KindArray, LongA
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import EPS, STEP, TINY, UP, decoded, encoded, log_of, normal, plus
+from margmap.inference.dense import block_rows
 
 LEAF = 0
 
@@ -20,6 +21,10 @@ SMALL = 2.0**-249
 
 # A bound that would vanish is kept at this instead: it may only grow by rounding.
 SMALLEST = 2.0**-1000
+
+
+# Nodes of so many edges are hashed in a way of their own.
+MANY_EDGES = 16
 
 
 class Flat(NamedTuple):
@@ -46,6 +51,11 @@ class Flat(NamedTuple):
     def num_edges(self) -> int:
         """Edges, below sums and products alike."""
         return int(self.child.size)
+
+
+def rows_of(flat: Flat) -> IntArray:
+    """For each node the first row of its dense block, or -1, see :mod:`margmap.inference.dense`."""
+    return block_rows(flat.kind, flat.start, flat.child, flat.weight, None)
 
 
 def rebuild(flat: Flat, keep: NDArray[np.bool_], run: Runner = to_the_end) -> tuple[Flat, float]:
@@ -150,20 +160,42 @@ def added(a: float, b: float) -> float:
     return encoded(value * UP, exponent)
 
 
+@kernel
+def hash_of_children(child: IntArray) -> Any:
+    """What the children of a node with many edges add to its hash."""
+    factor = np.uint64(0x9E3779B97F4A7C15)
+    h = np.uint64(0)
+    for i in range(child.size):
+        h += np.uint64(child[i]) * (np.uint64(i) * (factor - np.uint64(1)) + factor)
+    return h
+
+
+@kernel
+def hash_of_weights(bits: NDArray[np.uint64]) -> Any:
+    """What the weights of a node with many edges add to its hash."""
+    factor, half = np.uint64(0xD6E8FEB86659FD93), np.uint64(32)
+    h = np.uint64(0)
+    for i in range(bits.size):
+        h += (bits[i] ^ (bits[i] >> half)) * (np.uint64(i) * (factor - np.uint64(1)) + factor)
+    return h
+
+
+@kernel
+def finished_hash(node_kind: int, edges: Any) -> Any:
+    """The hash of a node with many edges, from what its children and weights add."""
+    odd, fold = np.uint64(0xBF58476D1CE4E5B9), np.uint64(29)
+    h = (edges ^ (edges >> np.uint64(32)) ^ np.uint64(node_kind)) * odd
+    return h ^ (h >> fold)
+
+
 @kernel(inline=True)
 def _hash(child: IntArray, bits: NDArray[np.uint64], node_kind: int, begin: int, end: int) -> Any:
-    """A hash of a node's kind and edges. Each step waits for the step before, so long nodes go in two chains."""
+    """A hash of a node's kind and edges. Each step waits for the step before, so that of many edges it is a sum."""
+    if end - begin >= MANY_EDGES:
+        return finished_hash(node_kind, hash_of_children(child[begin:end]) + hash_of_weights(bits[begin:end]))
     odd, fold = np.uint64(0xBF58476D1CE4E5B9), np.uint64(29)
     h = np.uint64(node_kind) * np.uint64(0x9E3779B97F4A7C15)
-    half = (end - begin) // 2 if end - begin >= 16 else 0
-    other = h
-    for e in range(begin, begin + half):
-        h = (h ^ np.uint64(child[e]) ^ bits[e]) * odd
-        other = (other ^ np.uint64(child[e + half]) ^ bits[e + half]) * odd
-        h ^= h >> fold
-        other ^= other >> fold
-    h += other
-    for e in range(begin + 2 * half, end):
+    for e in range(begin, end):
         h = (h ^ np.uint64(child[e]) ^ bits[e]) * odd
         h ^= h >> fold
     return h
@@ -185,7 +217,24 @@ def equal_node(
 
     ``slots`` is a hash table whose size is a power of two; ``bits`` are those of the weights.
     """
-    slot = np.int64(_hash(child, bits, node_kind, begin, end) & np.uint64(slots.size - 1))
+    hashed = _hash(child, bits, node_kind, begin, end)
+    return node_with_hash(kind, start, child, weight, slots, node_kind, begin, end, hashed)
+
+
+@kernel(inline=True)
+def node_with_hash(
+    kind: KindArray,
+    start: LongArray,
+    child: IntArray,
+    weight: FloatArray,
+    slots: IntArray,
+    node_kind: int,
+    begin: int,
+    end: int,
+    hashed: Any,
+) -> tuple[int, int]:
+    """The same for a node whose hash is known."""
+    slot = np.int64(hashed & np.uint64(slots.size - 1))
     while slots[slot] >= 0:
         k = slots[slot]
         if kind[k] == node_kind and start[k + 1] - start[k] == end - begin:

@@ -21,7 +21,6 @@ from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import log_of, moved
-from margmap.inference.dense import dense_rows
 from margmap.inference.passes import edge_share, forward
 from margmap.inference.scaled import Scaled, require_within_reach, scaled
 from margmap.inference.soft import conditioned_circuit
@@ -42,6 +41,8 @@ class Reduced:
     evidence: tuple[float, float]
     #: How far, relatively, the root of ``flat`` can be under p(q | e).
     rounding: float
+    #: A state that may be a good one to begin with: in a session the last answer to the same query.
+    start: IntArray | None = None
 
     @property
     def log_scale(self) -> float:
@@ -108,7 +109,7 @@ def _by_blocks(
     circuit: Circuit, query: Query, codes: IntArray, reals: FloatArray, run: Runner
 ) -> tuple[Flat, float, float, float]:
     """The same with the columns of dense blocks looked at once."""
-    work = partial(_reduce, scaled(circuit), dense_rows(circuit), codes, reals, query, most_children(circuit, query))
+    work = partial(_reduce, scaled(circuit), codes, reals, query, most_children(circuit, query))
     room = 12 * circuit.num_edges + 96 * circuit.num_nodes
     arrays, count, log_factor, all_used, value, exponent = run(work, 4 * circuit.num_edges, room)
     if value == 0:
@@ -121,7 +122,7 @@ def _by_blocks(
 
 def _is_dense(circuit: Circuit) -> bool:
     """Whether most edges are in dense blocks, so that it pays to look at each block's columns once."""
-    in_blocks = np.diff(circuit.start)[dense_rows(circuit) >= 0].sum()
+    in_blocks = np.diff(circuit.start)[scaled(circuit).rows >= 0].sum()
     return bool(2 * in_blocks > circuit.num_edges)
 
 
@@ -225,7 +226,6 @@ def _follow(
 @kernel
 def _reduce(
     s: Scaled,
-    first_row: IntArray,
     codes: IntArray,
     reals: FloatArray,
     query: Query,
@@ -263,11 +263,11 @@ def _reduce(
         if s.kind[n] == PRODUCT:
             for e in range(s.start[n], s.start[n + 1]):
                 live[s.child[e]] |= query.asked[s.child[e]]
-        elif first_row[n] < 0 or first_row[n] != block:  # otherwise another row has marked the children
+        elif s.rows[n] < 0 or s.rows[n] != block:  # otherwise another row has marked the children
             for e in range(s.start[n], s.start[n + 1]):
                 live[s.child[e]] |= s.weight[e] > 0 and value[s.child[e]] > 0
-            if first_row[n] >= 0:
-                block = first_row[n]
+            if s.rows[n] >= 0:
+                block = s.rows[n]
 
     # The indicators come first.
     room = leaves + nodes
@@ -298,7 +298,7 @@ def _reduce(
             order[found] = n
             found += 1
     forms = Forms(np.full(n_old, -1, dtype=np.int32), np.ones(n_old), np.zeros(n_old))
-    build(s, first_row, order[:found], value, exponent, query, forms, store, leaves, most, stop)
+    build(s, order[:found], value, exponent, query, forms, store, leaves, most, stop)
     arrays = (store.kind, store.start, store.child, store.weight, store.var, store.value)
     log_factor = log_factor_of(forms.factor[root], forms.exponent[root]) if nodes > 0 else 0.0
     return arrays, forms.number[root] + 1, log_factor, all_used, value[root], exponent[root]

@@ -164,6 +164,12 @@ class Memory:
             lock.release()
             self._forget_some()
 
+    def answered(self, columns: Sequence[int], state: IntArray) -> None:
+        """Remember a query's answer, which is a good state to begin with when it is asked again."""
+        with self._lock:
+            if tuple(columns) in self._reductions:
+                self._reductions[tuple(columns)][0].answer = state
+
     def value_pair(self, codes: IntArray, reals: FloatArray) -> tuple[float, float]:
         """The value of a row from that of the row before."""
         value, exponent = self._last(self._scored, codes, reals)

@@ -12,7 +12,7 @@ from margmap.circuit import SUM, IntArray, LongArray
 from margmap.circuit.arrays import Bits
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
-from margmap.solve.query_circuit import LEAF, Flat
+from margmap.solve.query_circuit import LEAF, Flat, rows_of
 
 Flags = NDArray[np.bool_]
 
@@ -27,12 +27,15 @@ class Supports(NamedTuple):
     words: int
 
 
-def find_supports(flat: Flat, cardinality: IntArray, run: Runner = to_the_end) -> Supports:
-    """The possible values of every variable below every node."""
+def find_supports(
+    flat: Flat, cardinality: IntArray, run: Runner = to_the_end, rows: IntArray | None = None
+) -> Supports:
+    """The possible values of every variable below every node; ``rows`` are what :func:`rows_of` finds, if known."""
+    rows = rows_of(flat) if rows is None else rows
     words = max(1, -(-cardinality.size // 64))
     groups = int(cardinality.max()) if cardinality.size else 1
     room = 8 * groups * words * flat.num_nodes
-    return Supports(run(partial(_supports, flat, words, groups), room // 8 + flat.num_edges, room), words)
+    return Supports(run(partial(_supports, flat, rows, words, groups), room // 8 + flat.num_edges, room), words)
 
 
 def possible(supports: Supports, variables: int) -> Flags:
@@ -49,18 +52,22 @@ def undecided(supports: Supports, variables: int) -> Flags:
     return result
 
 
-def find_deterministic(flat: Flat, supports: Supports, run: Runner = to_the_end) -> Flags:
+def find_deterministic(flat: Flat, supports: Supports, run: Runner = to_the_end, rows: IntArray | None = None) -> Flags:
     """The sums any two children of which exclude each other on some variable (Q-determinism, a sufficient test)."""
-    work = partial(_deterministic, flat, supports.can, supports.words)
+    rows = rows_of(flat) if rows is None else rows
+    work = partial(_deterministic, flat, rows, supports.can, supports.words)
     return run(work, supports.can.size + flat.num_edges, flat.num_nodes)
 
 
 @kernel
-def _supports(f: Flat, words: int, groups: int, stop: LongArray) -> Bits:
+def _supports(f: Flat, rows: IntArray, words: int, groups: int, stop: LongArray) -> Bits:
     can = np.zeros((f.kind.size, groups * words), dtype=np.uint64)
     for n in range(f.kind.size):
         if stop[0] != 0:
             break
+        if rows[n] >= 0 and rows[n] < n:  # the same children
+            can[n] = can[rows[n]]
+            continue
         if f.kind[n] == LEAF:
             can[n, f.value[n] * words + (f.var[n] >> 6)] = np.uint64(1) << np.uint64(f.var[n] & 63)
         for e in range(f.start[n], f.start[n + 1]):
@@ -83,10 +90,13 @@ def exclude(can: Bits, words: int, a: int, b: int) -> bool:
 
 
 @kernel
-def _deterministic(f: Flat, can: Bits, words: int, stop: LongArray) -> Flags:
+def _deterministic(f: Flat, rows: IntArray, can: Bits, words: int, stop: LongArray) -> Flags:
     result = np.zeros(f.kind.size, dtype=np.bool_)
     for n in range(f.kind.size):
         if f.kind[n] != SUM:
+            continue
+        if rows[n] >= 0 and rows[n] < n:
+            result[n] = result[rows[n]]
             continue
         result[n] = True
         for e in range(f.start[n] + 1, f.start[n + 1]):

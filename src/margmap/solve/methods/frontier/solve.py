@@ -110,7 +110,10 @@ def solve_planned(
     try:
         for state in () if priced is None else priced.states:
             incumbents.offer(state, climb=False)
-        incumbents.offer(lower_bound_state(flat, bounds.deterministic, cardinality.size), climb=True)
+        if reduced.start is not None:
+            incumbents.offer(reduced.start, climb=True)
+        if not incumbents.ranked or reduced.start is None:
+            incumbents.offer(lower_bound_state(flat, bounds.deterministic, cardinality.size, bounds.rows), climb=True)
         if priced is not None and incumbents.ranked:
             incumbents.offer(incumbents.best[0], climb=True)
         incumbents.offer_neighbours()
