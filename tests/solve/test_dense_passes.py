@@ -7,7 +7,7 @@ from margmap.bench.generators import latent_tree
 from margmap.circuit import INDICATOR, SUM
 from margmap.foundation.pairs import EPS
 from margmap.inference.dense import block_rows
-from margmap.inference.passes import forward
+from margmap.inference.passes import forward, forward_dense
 from margmap.inference.scaled import scaled
 from margmap.solve.hill_climb import _differentiate
 from margmap.solve.lower_bound import lower_bound_state
@@ -84,8 +84,8 @@ def test_values_of_a_circuit(seed):
     codes = np.array([rng.integers(v.cardinality + 1) for v in circuit.variables], dtype=np.int32)
     reals = np.full(codes.size, np.nan)
     found, plain = (np.zeros((2, circuit.num_nodes)) for _ in range(2))
-    forward(s, codes, reals, *found)
-    forward(s._replace(rows=singly(s.rows)), codes, reals, *plain)
+    forward_dense(s, codes, reals, *found)
+    forward(s, codes, reals, *plain)
     np.testing.assert_allclose(found, plain, rtol=1e-13)
 
 

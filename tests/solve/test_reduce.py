@@ -291,7 +291,7 @@ def test_dense_blocks(tiny, monkeypatch):
         again = Circuit(
             circuit.variables, *(getattr(circuit, name) for name in Arrays._fields)
         )  # which keeps nothing of before
-        monkeypatch.setattr("margmap.solve.reduce._is_dense", lambda _: dense is not None)
+        monkeypatch.setattr("margmap.solve.reduce.is_dense", lambda _: dense is not None)
         if dense is False:
             scaled(again).rows[:] = -1
         return reduce(again, query, given_)

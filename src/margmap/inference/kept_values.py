@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 
 from margmap.circuit import Circuit, FloatArray, IntArray
 from margmap.foundation.jit import kernel
-from margmap.inference.passes import forward, forward_nodes
-from margmap.inference.scaled import scaled
+from margmap.inference.passes import forward_nodes, pass_up
+from margmap.inference.scaled import is_dense, scaled
 
 
 class NodesAbove:
@@ -82,14 +82,15 @@ class KeptValues:
         before, self._row = self._row, None  # whoever is interrupted on the way begins anew
         s = scaled(self.circuit)
         if before is None:
-            forward(s, codes, reals, self.value, self.exponent)
+            pass_up(self.circuit, codes, reals, self.value, self.exponent)
             nodes = None
         else:
             same = (codes == before[0]) & ((reals == before[1]) | (np.isnan(reals) & np.isnan(before[1])))
             columns = np.flatnonzero(~same).tolist()
             nodes = self.above.of(columns) if columns else np.zeros(0, dtype=np.int32)
             if nodes.size:
-                forward_nodes(s, nodes, codes, reals, self.value, self.exponent, self.changed)
+                rows = s.rows if is_dense(self.circuit) else None
+                forward_nodes(s, rows, nodes, codes, reals, self.value, self.exponent, self.changed)
         self._row = codes.copy(), reals.copy()
         return nodes
 

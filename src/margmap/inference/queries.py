@@ -30,7 +30,7 @@ from margmap.foundation.html import table
 from margmap.foundation.jit import kernel
 from margmap.foundation.pairs import log_of, moved
 from margmap.foundation.wording import did_you_mean
-from margmap.inference.passes import edge_share, flows, forward, log_values
+from margmap.inference.passes import edge_share, flows, log_values, pass_up
 from margmap.inference.scaled import Scaled, require_within_reach, scaled
 from margmap.inference.soft import conditioned_circuit
 from margmap.inference.truncated import draw as draw_between
@@ -377,7 +377,7 @@ def value_pair(circuit: Circuit, codes: IntArray, reals: FloatArray) -> tuple[fl
         return circuit.memory.value_pair(codes, reals)
     s = scaled(circuit)
     value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
-    forward(s, codes, reals, value, exponent)
+    pass_up(circuit, codes, reals, value, exponent)
     return float(value[-1] * s.total), float(exponent[-1] + s.total_exponent)
 
 
@@ -391,7 +391,7 @@ def _forward(circuit: Circuit, codes: IntArray, reals: FloatArray) -> tuple[Floa
         value, exponent = circuit.memory.values(codes, reals)
     else:
         value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
-        forward(scaled(circuit), codes, reals, value, exponent)
+        pass_up(circuit, codes, reals, value, exponent)
     if value[-1] <= 0:
         raise _impossible()
     return value, exponent

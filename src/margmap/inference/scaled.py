@@ -65,6 +65,16 @@ def scaled(circuit: Circuit) -> Scaled:
     return circuit.kept(_scaled)
 
 
+def is_dense(circuit: Circuit) -> bool:
+    """Whether most edges are in dense blocks, so that it pays to look at each block as a whole."""
+    return circuit.kept(_is_dense)
+
+
+def _is_dense(circuit: Circuit) -> bool:
+    in_blocks = np.diff(circuit.start)[scaled(circuit).rows >= 0].sum()
+    return bool(2 * in_blocks > circuit.num_edges)
+
+
 def _scaled(circuit: Circuit) -> Scaled:
     log_start, log_table = leaf_tables(circuit)
     # Memory that is nowhere written to is not taken, and most circuits have no such small weights.

@@ -299,7 +299,7 @@ def _rows(
     shares = store.weight[begin : begin + rows * width].reshape((rows, width))
     edges = store.child[begin : begin + rows * width].reshape((rows, width))
     bits = store.weight.view(np.uint64)
-    children = hash_of_children(target) if width >= MANY_EDGES else np.uint64(0)
+    children = hash_of_children(target, 0, width) if width >= MANY_EDGES else np.uint64(0)
     for r in range(rows):
         at = store.start[count]
         row = (at - begin) // width  # where it goes: before it stand only those rows that are new nodes
@@ -317,7 +317,7 @@ def _rows(
         for i in range(width):
             edges[row, i] = target[i]
         if width >= MANY_EDGES:
-            hashed = finished_hash(SUM, children + hash_of_weights(bits[at : at + width]))
+            hashed = finished_hash(SUM, children + hash_of_weights(bits, at, at + width))
             found, slot = node_with_hash(
                 store.kind, store.start, store.child, store.weight, store.slots, SUM, at, at + width, hashed
             )

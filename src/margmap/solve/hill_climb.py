@@ -118,7 +118,7 @@ class Incumbents:
 
 @kernel
 def _climb(
-    f: Flat, rows: IntArray, state: IntArray, flips: int, value: FloatArray, exponent: FloatArray, begun: bool
+    f: Flat, rows: IntArray | None, state: IntArray, flips: int, value: FloatArray, exponent: FloatArray, begun: bool
 ) -> float:
     """Up to ``flips`` times change variables so that the value rises; the log value of ``state``, changed in place.
 
@@ -176,7 +176,7 @@ def neighbours(f: Flat, state: IntArray, most: int) -> FloatArray:
     evaluate(f, state, value, exponent)
     if value[n_nodes - 1] == 0:
         return np.zeros((0, 2))
-    _differentiate(f, np.full(n_nodes, -1, dtype=np.int32), value, exponent, slope)
+    _differentiate(f, None, value, exponent, slope)
     for n in range(n_nodes):
         if f.kind[n] != LEAF or state[f.var[n]] == f.value[n]:
             slope[n] = 0.0
@@ -189,7 +189,7 @@ def neighbours(f: Flat, state: IntArray, most: int) -> FloatArray:
 
 
 @kernel
-def _differentiate(f: Flat, rows: IntArray, value: FloatArray, exponent: FloatArray, slope: FloatArray) -> None:
+def _differentiate(f: Flat, rows: IntArray | None, value: FloatArray, exponent: FloatArray, slope: FloatArray) -> None:
     """The derivative of the root by every node, over the root's value, times the node's own ``2**exponent``.
 
     Good enough to choose where to climb; what is found is evaluated again.
@@ -200,7 +200,7 @@ def _differentiate(f: Flat, rows: IntArray, value: FloatArray, exponent: FloatAr
     n = n_nodes
     while n > 0:
         n -= 1
-        if rows[n] >= 0:
+        if rows is not None and rows[n] >= 0:
             first = n
             while first > 0 and rows[first - 1] == rows[n]:
                 first -= 1

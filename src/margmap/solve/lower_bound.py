@@ -7,7 +7,7 @@ import numpy as np
 from margmap.circuit import PRODUCT, FloatArray, IntArray
 from margmap.foundation.jit import kernel
 from margmap.solve.output_bounds import output_bounds
-from margmap.solve.query_circuit import LEAF, Flat, rows_of
+from margmap.solve.query_circuit import LEAF, Flat
 from margmap.solve.supports import Flags
 
 
@@ -16,7 +16,6 @@ def lower_bound_state(flat: Flat, deterministic: Flags, variables: int, rows: In
 
     ``rows`` as :func:`~margmap.solve.query_circuit.rows_of` finds them, if they are known.
     """
-    rows = rows_of(flat) if rows is None else rows
     take_max = _at_or_above(flat, rows, deterministic)
     state = np.zeros(variables, dtype=np.int32)
     extract(flat, output_bounds(flat, take_max, rows=rows).share, state)
@@ -24,10 +23,10 @@ def lower_bound_state(flat: Flat, deterministic: Flags, variables: int, rows: In
 
 
 @kernel
-def _at_or_above(f: Flat, rows: IntArray, deterministic: Flags) -> Flags:
+def _at_or_above(f: Flat, rows: IntArray | None, deterministic: Flags) -> Flags:
     result: Flags = deterministic.copy()
     for n in range(f.kind.size):
-        if rows[n] >= 0 and rows[n] < n:
+        if rows is not None and 0 <= rows[n] < n:
             result[n] |= result[rows[n]]
             continue
         for e in range(f.start[n], f.start[n + 1]):

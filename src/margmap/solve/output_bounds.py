@@ -41,8 +41,8 @@ class Bounds(NamedTuple):
     faithful: bool = True
     #: The smallest product of the shares on a way through sums alone, at least ``SMALLEST``.
     least: float = 1.0
-    #: For each node the first row of its dense block, or -1.
-    rows: IntArray = np.zeros(0, np.int32)
+    #: For each node the first row of its dense block, or -1; None if there are few such blocks.
+    rows: IntArray | None = None
 
 
 class View(NamedTuple):
@@ -73,7 +73,6 @@ def view_of(flat: Flat, log_factor: float, cardinality: IntArray, run: Runner = 
 
 def output_bounds(flat: Flat, deterministic: Flags, run: Runner = to_the_end, rows: IntArray | None = None) -> Bounds:
     """Algorithm 1: the maximum at deterministic sums, the sum at the others, the product at products."""
-    rows = rows_of(flat) if rows is None else rows
     work = partial(_output_bounds, flat, rows, deterministic)
     value, exponent, share, faithful, least = run(work, flat.num_edges, 24 * flat.num_nodes + 8 * flat.num_edges)
     log_upper = log_of(value[-1], exponent[-1])
@@ -94,7 +93,7 @@ def floor_of(log_floor: float, log_upper: float) -> float:
 
 @kernel
 def _output_bounds(
-    f: Flat, rows: IntArray, take_max: Flags, stop: LongArray
+    f: Flat, rows: IntArray | None, take_max: Flags, stop: LongArray
 ) -> tuple[FloatArray, FloatArray, FloatArray, bool, float]:
     """Every bound is multiplied by a little more than its own rounding can have taken, and so is every share."""
     value, exponent = np.ones(f.kind.size), np.zeros(f.kind.size)
@@ -107,7 +106,7 @@ def _output_bounds(
         if stop[0] != 0:
             break
         edges = f.start[n + 1] - f.start[n]
-        if rows[n] >= 0 and n >= singly:
+        if rows is not None and rows[n] >= 0 and n >= singly:
             end = last_row(rows, n)
             low = _block_bounds(f, n, end, take_max[n], value, exponent, way, share)
             if low > 0:

@@ -53,9 +53,14 @@ class Flat(NamedTuple):
         return int(self.child.size)
 
 
-def rows_of(flat: Flat) -> IntArray:
-    """For each node the first row of its dense block, or -1, see :mod:`margmap.inference.dense`."""
-    return block_rows(flat.kind, flat.start, flat.child, flat.weight, None)
+def rows_of(flat: Flat) -> IntArray | None:
+    """For each node the first row of its dense block, or -1, see :mod:`margmap.inference.dense`.
+
+    None if most edges are in none: kernels have machine code of its own for that.
+    """
+    rows = block_rows(flat.kind, flat.start, flat.child, flat.weight, None)
+    in_blocks = np.diff(flat.start)[rows >= 0].sum() if flat.num_nodes else 0
+    return rows if 2 * in_blocks > flat.num_edges else None
 
 
 def rebuild(flat: Flat, keep: NDArray[np.bool_], run: Runner = to_the_end) -> tuple[Flat, float]:
@@ -161,22 +166,22 @@ def added(a: float, b: float) -> float:
 
 
 @kernel
-def hash_of_children(child: IntArray) -> Any:
+def hash_of_children(child: IntArray, begin: int, end: int) -> Any:
     """What the children of a node with many edges add to its hash."""
     factor = np.uint64(0x9E3779B97F4A7C15)
     h = np.uint64(0)
-    for i in range(child.size):
-        h += np.uint64(child[i]) * (np.uint64(i) * (factor - np.uint64(1)) + factor)
+    for i in range(end - begin):
+        h += np.uint64(child[begin + i]) * (np.uint64(i) * (factor - np.uint64(1)) + factor)
     return h
 
 
 @kernel
-def hash_of_weights(bits: NDArray[np.uint64]) -> Any:
+def hash_of_weights(bits: NDArray[np.uint64], begin: int, end: int) -> Any:
     """What the weights of a node with many edges add to its hash."""
     factor, half = np.uint64(0xD6E8FEB86659FD93), np.uint64(32)
     h = np.uint64(0)
-    for i in range(bits.size):
-        h += (bits[i] ^ (bits[i] >> half)) * (np.uint64(i) * (factor - np.uint64(1)) + factor)
+    for i in range(end - begin):
+        h += (bits[begin + i] ^ (bits[begin + i] >> half)) * (np.uint64(i) * (factor - np.uint64(1)) + factor)
     return h
 
 
@@ -191,14 +196,22 @@ def finished_hash(node_kind: int, edges: Any) -> Any:
 @kernel(inline=True)
 def _hash(child: IntArray, bits: NDArray[np.uint64], node_kind: int, begin: int, end: int) -> Any:
     """A hash of a node's kind and edges. Each step waits for the step before, so that of many edges it is a sum."""
-    if end - begin >= MANY_EDGES:
-        return finished_hash(node_kind, hash_of_children(child[begin:end]) + hash_of_weights(bits[begin:end]))
-    odd, fold = np.uint64(0xBF58476D1CE4E5B9), np.uint64(29)
+    odd, fold, half = np.uint64(0xBF58476D1CE4E5B9), np.uint64(29), np.uint64(32)
     h = np.uint64(node_kind) * np.uint64(0x9E3779B97F4A7C15)
-    for e in range(begin, end):
-        h = (h ^ np.uint64(child[e]) ^ bits[e]) * odd
-        h ^= h >> fold
-    return h
+    if end - begin < MANY_EDGES:
+        for e in range(begin, end):
+            h = (h ^ np.uint64(child[e]) ^ bits[e]) * odd
+            h ^= h >> fold
+        return h
+    # The same as finished_hash of both sums: a call that takes arrays would cost all nodes more than their own hash.
+    one, other = np.uint64(0x9E3779B97F4A7C15), np.uint64(0xD6E8FEB86659FD93)
+    h = np.uint64(0)
+    for i in range(end - begin):
+        place = np.uint64(i)
+        h += np.uint64(child[begin + i]) * (place * (one - np.uint64(1)) + one)
+        h += (bits[begin + i] ^ (bits[begin + i] >> half)) * (place * (other - np.uint64(1)) + other)
+    h = (h ^ (h >> half) ^ np.uint64(node_kind)) * odd
+    return h ^ (h >> fold)
 
 
 @kernel(inline=True)

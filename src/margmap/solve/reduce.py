@@ -21,8 +21,8 @@ from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import log_of, moved
-from margmap.inference.passes import edge_share, forward
-from margmap.inference.scaled import Scaled, require_within_reach, scaled
+from margmap.inference.passes import edge_share, forward, forward_dense
+from margmap.inference.scaled import Scaled, is_dense, require_within_reach, scaled
 from margmap.inference.soft import conditioned_circuit
 from margmap.solve.forms import Forms, Query, Store, build
 from margmap.solve.query_circuit import Flat, log_factor_of, rebuild
@@ -83,7 +83,7 @@ def reduce_codes(
         if kept is not None:
             return kept
     s, query = scaled(circuit), query_of(circuit, columns)
-    way = _by_blocks if circuit.kept(_is_dense) else _by_edges
+    way = _by_blocks if is_dense(circuit) else _by_edges
     flat, log_factor, value, exponent = way(circuit, query, codes, reals, run)
     names = tuple(circuit.variables[c].name for c in columns)
     evidence = (value * s.total, exponent + s.total_exponent)
@@ -118,12 +118,6 @@ def _by_blocks(
     if not all_used:  # an indicator that nothing leads to goes
         flat, _ = rebuild(flat, np.ones(flat.num_edges, dtype=np.bool_), run)
     return flat, log_factor, value, exponent
-
-
-def _is_dense(circuit: Circuit) -> bool:
-    """Whether most edges are in dense blocks, so that it pays to look at each block's columns once."""
-    in_blocks = np.diff(circuit.start)[scaled(circuit).rows >= 0].sum()
-    return bool(2 * in_blocks > circuit.num_edges)
 
 
 def query_of(circuit: Circuit, columns: Sequence[int]) -> Query:
@@ -238,7 +232,7 @@ def _reduce(
     """
     n_old = s.kind.size
     value, exponent = np.empty(n_old), np.empty(n_old)
-    forward(s, codes, reals, value, exponent)
+    forward_dense(s, codes, reals, value, exponent)
     root = n_old - 1
 
     # What of the circuit the query can still reach, and how much room it will need.

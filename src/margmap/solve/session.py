@@ -25,7 +25,7 @@ from margmap.errors import MargmapError, QueryError
 from margmap.foundation.pairs import raised
 from margmap.inference.kept_values import KeptValues, NodesAbove
 from margmap.inference.networks import kept_circuit
-from margmap.inference.passes import forward
+from margmap.inference.passes import pass_up
 from margmap.inference.queries import Posteriors, posteriors
 from margmap.inference.scaled import scaled
 from margmap.network.network import Network
@@ -192,7 +192,7 @@ class Memory:
             finally:
                 shared.lock.release()
         value, exponent = np.empty(self._circuit.num_nodes), np.empty(self._circuit.num_nodes)
-        forward(scaled(self._circuit), codes, reals, value, exponent)
+        pass_up(self._circuit, codes, reals, value, exponent)
         return value, exponent
 
     def _forget_some(self) -> None:

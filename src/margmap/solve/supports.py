@@ -12,7 +12,7 @@ from margmap.circuit import SUM, IntArray, LongArray
 from margmap.circuit.arrays import Bits
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
-from margmap.solve.query_circuit import LEAF, Flat, rows_of
+from margmap.solve.query_circuit import LEAF, Flat
 
 Flags = NDArray[np.bool_]
 
@@ -30,8 +30,7 @@ class Supports(NamedTuple):
 def find_supports(
     flat: Flat, cardinality: IntArray, run: Runner = to_the_end, rows: IntArray | None = None
 ) -> Supports:
-    """The possible values of every variable below every node; ``rows`` are what :func:`rows_of` finds, if known."""
-    rows = rows_of(flat) if rows is None else rows
+    """The possible values of every variable below every node; ``rows`` are the first rows of dense blocks, if known."""
     words = max(1, -(-cardinality.size // 64))
     groups = int(cardinality.max()) if cardinality.size else 1
     room = 8 * groups * words * flat.num_nodes
@@ -54,18 +53,17 @@ def undecided(supports: Supports, variables: int) -> Flags:
 
 def find_deterministic(flat: Flat, supports: Supports, run: Runner = to_the_end, rows: IntArray | None = None) -> Flags:
     """The sums any two children of which exclude each other on some variable (Q-determinism, a sufficient test)."""
-    rows = rows_of(flat) if rows is None else rows
     work = partial(_deterministic, flat, rows, supports.can, supports.words)
     return run(work, supports.can.size + flat.num_edges, flat.num_nodes)
 
 
 @kernel
-def _supports(f: Flat, rows: IntArray, words: int, groups: int, stop: LongArray) -> Bits:
+def _supports(f: Flat, rows: IntArray | None, words: int, groups: int, stop: LongArray) -> Bits:
     can = np.zeros((f.kind.size, groups * words), dtype=np.uint64)
     for n in range(f.kind.size):
         if stop[0] != 0:
             break
-        if rows[n] >= 0 and rows[n] < n:  # the same children
+        if rows is not None and 0 <= rows[n] < n:  # the same children
             can[n] = can[rows[n]]
             continue
         if f.kind[n] == LEAF:
@@ -90,12 +88,12 @@ def exclude(can: Bits, words: int, a: int, b: int) -> bool:
 
 
 @kernel
-def _deterministic(f: Flat, rows: IntArray, can: Bits, words: int, stop: LongArray) -> Flags:
+def _deterministic(f: Flat, rows: IntArray | None, can: Bits, words: int, stop: LongArray) -> Flags:
     result = np.zeros(f.kind.size, dtype=np.bool_)
     for n in range(f.kind.size):
         if f.kind[n] != SUM:
             continue
-        if rows[n] >= 0 and rows[n] < n:
+        if rows is not None and 0 <= rows[n] < n:
             result[n] = result[rows[n]]
             continue
         result[n] = True

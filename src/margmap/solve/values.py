@@ -28,14 +28,22 @@ def evaluate(f: Flat, state: IntArray, value: FloatArray, exponent: FloatArray) 
 
 
 @kernel
-def evaluate_blocks(f: Flat, rows: IntArray, state: IntArray, value: FloatArray, exponent: FloatArray) -> None:
+def evaluate_blocks(f: Flat, rows: IntArray | None, state: IntArray, value: FloatArray, exponent: FloatArray) -> None:
     """The same where the first rows of dense blocks are known (:func:`~margmap.solve.query_circuit.rows_of`)."""
+    if rows is None:
+        evaluate(f, state, value, exponent)
+        return
     n = 0
     while n < f.kind.size:
-        end = last_row(rows, n) if rows[n] >= 0 else n + 1
-        if rows[n] < 0 or not block_values(f.start, f.child, f.weight, n, end, value, exponent):
-            for k in range(n, end):
-                value[k], exponent[k] = _value_of(f, k, state, value, exponent)
+        end = n + 1
+        if rows[n] >= 0:
+            end = last_row(rows, n)
+            if block_values(f.start, f.child, f.weight, n, end, value, exponent):
+                n = end
+                continue
+        while end < f.kind.size and rows[end] < 0:
+            end += 1
+        evaluate_nodes(f, range(n, end), state, value, exponent)
         n = end
 
 
@@ -43,36 +51,31 @@ def evaluate_blocks(f: Flat, rows: IntArray, state: IntArray, value: FloatArray,
 def evaluate_nodes(f: Flat, nodes: Iterable[int], state: IntArray, value: FloatArray, exponent: FloatArray) -> None:
     """The values of some nodes, children first, from those of their children."""
     for n in nodes:
-        value[n], exponent[n] = _value_of(f, n, state, value, exponent)
-
-
-@kernel(inline=True)
-def _value_of(f: Flat, n: int, state: IntArray, value: FloatArray, exponent: FloatArray) -> tuple[float, float]:
-    power = 0.0
-    if f.kind[n] == PRODUCT:
-        v = 1.0
-        for e in range(f.start[n], f.start[n + 1]):
-            v *= value[f.child[e]]
-            power += exponent[f.child[e]]
-            if v < TINY:
-                if v == 0:
-                    power = 0.0
-                    break
+        power = 0.0
+        if f.kind[n] == PRODUCT:
+            v = 1.0
+            for e in range(f.start[n], f.start[n + 1]):
+                v *= value[f.child[e]]
+                power += exponent[f.child[e]]
+                if v < TINY:
+                    if v == 0:
+                        power = 0.0
+                        break
+                    v /= TINY
+                    power -= STEP
+        elif f.kind[n] == SUM:
+            v, plain = 0.0, True
+            for e in range(f.start[n], f.start[n + 1]):
+                plain &= exponent[f.child[e]] == 0 and f.weight[e] > 0
+                v += f.weight[e] * value[f.child[e]]
+            if not plain:
+                v = 0.0
+                for e in range(f.start[n], f.start[n + 1]):
+                    w, shift = decoded(f.weight[e])
+                    v, power = plus(v, power, w * value[f.child[e]], shift + exponent[f.child[e]])
+            if 0 < v < TINY:
                 v /= TINY
                 power -= STEP
-    elif f.kind[n] == SUM:
-        v, plain = 0.0, True
-        for e in range(f.start[n], f.start[n + 1]):
-            plain &= exponent[f.child[e]] == 0 and f.weight[e] > 0
-            v += f.weight[e] * value[f.child[e]]
-        if not plain:
-            v = 0.0
-            for e in range(f.start[n], f.start[n + 1]):
-                w, shift = decoded(f.weight[e])
-                v, power = plus(v, power, w * value[f.child[e]], shift + exponent[f.child[e]])
-        if 0 < v < TINY:
-            v /= TINY
-            power -= STEP
-    else:
-        v = 1.0 if state[f.var[n]] == f.value[n] else 0.0
-    return v, power
+        else:
+            v = 1.0 if state[f.var[n]] == f.value[n] else 0.0
+        value[n], exponent[n] = v, power
