@@ -45,11 +45,11 @@ def on_page_content(html: str, **_: Any) -> str:
     """Names and numbers as they are best read.
 
     Roles in docstrings, such as ``:func:`margmap.load```, are shown as the name alone; code is told where it may be
-    broken; in tables, a number stays with its unit.
+    broken; in tables, a number stays with its unit, and a bar, before which Markdown wants a backslash, loses it.
     """
     html = _ROLE.sub(lambda found: f"<code>{found[1].removeprefix('~').removeprefix('margmap.')}</code>", html)
     html = _INLINE_CODE.sub(_breakable, html)
-    return _CELL.sub(lambda found: _UNIT.sub("\N{NO-BREAK SPACE}", found[0]), html)
+    return _CELL.sub(lambda found: _UNIT.sub("\N{NO-BREAK SPACE}", found[0].replace(r"\|", "|")), html)
 
 
 def _breakable(found: re.Match[str]) -> str:
