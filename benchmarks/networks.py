@@ -103,6 +103,7 @@ def gap_of(record: dict) -> str:
 def plot(records: list[dict], path: Path) -> None:
     """The gap against time: a panel for each family, a line for each instance at its longest limit; method auto."""
     import matplotlib.pyplot as plt
+    from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
     plt.rcParams.update({"svg.hashsalt": "margmap", "svg.fonttype": "none", "font.size": 8})
     longest: dict[str, dict] = {}
@@ -119,8 +120,15 @@ def plot(records: list[dict], path: Path) -> None:
                 points.append((record["wall"], max(record["gap"], 1e-9)))
                 axes.step(*zip(*points, strict=True), where="post", linewidth=0.8)
         axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="gap in nats", title=family)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        low, high = axes.get_ylim()
+        if high > 100 * low:
+            axes.yaxis.set_minor_formatter(NullFormatter())
     for axes in panels.flat[len(families) :]:
         axes.set_visible(False)
+    figure.suptitle("The gap against time, a line for each instance")
     figure.savefig(path, metadata={"Date": None})
     plt.close(figure)
 

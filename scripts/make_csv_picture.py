@@ -57,7 +57,7 @@ def main() -> None:
     results = {bins: measured(bins) for bins in BINS}
     for bins, (density, best) in results.items():
         print(f"{bins} bins: mean log density {density:.3f}, most likely bin {best:.2f}")
-    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.2))
+    figure, (left, right) = pyplot.subplots(1, 2, figsize=(9, 3.5))
     left.hist(frame["bmi"], bins=40, color="#9db8d2")
     for edge in edges:
         left.axvline(edge, color="#c0392b", linewidth=1)
@@ -68,8 +68,9 @@ def main() -> None:
     other.plot(BINS, [results[bins][1] for bins in BINS], "s--", color="#c0392b", label="probability of the best bin")
     other.set_ylabel("probability of the best bin")
     lines = [*right.get_lines(), *other.get_lines()]
-    right.legend(lines, [line.get_label() for line in lines], fontsize=8)
-    figure.tight_layout()
+    labels = [line.get_label() for line in lines]
+    figure.legend(lines, labels, fontsize=8, ncols=2, loc="lower right", frameon=False)  # below, where no curve is
+    figure.tight_layout(rect=(0, 0.07, 1, 1))
     matplotlib.rcParams["svg.hashsalt"] = "margmap"
     figure.savefig(TARGET, metadata={"Date": None})
 

@@ -7,6 +7,7 @@ MathML here, which browsers show by themselves.
 from __future__ import annotations
 
 import re
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,11 @@ _CODE = re.compile(r"(^```.*?^```$|^(?: {4}|\t).*?$|`[^`\n]*`)", re.MULTILINE | 
 _BLOCK = re.compile(r"\$\$(.+?)\$\$", re.DOTALL)
 _INLINE = re.compile(r"(?<![\\$\w])\$([^$\n]+?)\$(?![\w$])")
 _ROLE = re.compile(r":(?:func|class|mod|meth|attr|data):<code>([^<]*)</code>")
+_INLINE_CODE = re.compile(r"(?<!<pre>)<code>([^<\n]+)</code>")
+#: Code in a sentence of at most this many characters stays on one line; names longer than LONG may be broken anywhere.
+SHORT, LONG = 24, 40
+_UNIT = re.compile(r"(?<=\d) (?=(?:%|s|ms|M|kB|MB|GB|nats|bytes)(?:<|,|\)|$))")
+_CELL = re.compile(r"<td[^>]*>.*?</td>", re.DOTALL)
 _LINK = re.compile(r"(!?)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
@@ -36,8 +42,20 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
 
 
 def on_page_content(html: str, **_: Any) -> str:
-    """Roles in docstrings, such as ``:func:`margmap.load```, are shown as the name alone."""
-    return _ROLE.sub(lambda found: f"<code>{found[1].removeprefix('~').removeprefix('margmap.')}</code>", html)
+    """Names and numbers as they are best read.
+
+    Roles in docstrings, such as ``:func:`margmap.load```, are shown as the name alone; code is told where it may be
+    broken; in tables, a number stays with its unit, and a bar, before which Markdown wants a backslash, loses it.
+    """
+    html = _ROLE.sub(lambda found: f"<code>{found[1].removeprefix('~').removeprefix('margmap.')}</code>", html)
+    html = _INLINE_CODE.sub(_breakable, html)
+    return _CELL.sub(lambda found: _UNIT.sub("\N{NO-BREAK SPACE}", found[0].replace(r"\|", "|")), html)
+
+
+def _breakable(found: re.Match[str]) -> str:
+    length = len(unescape(found[1]))
+    kind = "short" if length <= SHORT else "long" if length > LONG else ""
+    return f'<code class="{kind}">{found[1]}</code>' if kind else found[0]
 
 
 def _prose(text: str, here: Path) -> str:

@@ -1,6 +1,7 @@
 """The documentation site as a reader opens it: built strictly, seen in a real browser, alone on this machine."""
 
 import os
+import re
 import subprocess
 import sys
 from functools import partial
@@ -112,3 +113,10 @@ def test_a_page_that_asks_for_more_is_noticed(site, browser):
     asked = browser.run(ASKED)
     assert asked == ["http://127.0.0.1:9/x.png"]
     browser.console()
+
+
+def test_what_is_written_in_tables_can_be_typed(site):
+    """A bar in a table has a backslash before it in Markdown, and none on the page; options are not cut at hyphens."""
+    page = (site / "howto" / "evidence.html").read_text()
+    assert '<code class="short">age=young|old</code>' in page
+    assert [file.name for file in site.rglob("*.html") if re.search(r"<td[^>]*>[^\n]*\\\|", file.read_text())] == []

@@ -452,7 +452,8 @@ def test_evidence_that_is_not_a_single_value(tmp_path: Path) -> None:
     assert one["log_prob"] == other["log_prob"]
     assert one["status"] == "optimal"
     proof = tmp_path / "proof.json"
-    Run("solve", CLINIC, "-q", "illness", "-e", said, "--certificate", proof)
+    written = Run("solve", CLINIC, "-q", "illness", "-e", said, "--certificate", proof)
+    assert re.search(r": (1 vector|(?!1 )[\d,]+ vectors), ", written.out)
     checked = Run("verify", CLINIC, proof, "-e", said)
     assert checked.code == 0
     assert "fever=none:0.1|low:0.3|high:0.6" in checked.out

@@ -9,7 +9,7 @@ import pytest
 import margmap as mm
 from circuits import running_example
 from margmap.foundation.html import escaped, facts, table
-from margmap.foundation.wording import did_you_mean
+from margmap.foundation.wording import did_you_mean, many
 from margmap.network.network import Network
 
 CHANCES = ["p(q | e)", "0.378", "0.256", "0.222"]
@@ -272,3 +272,7 @@ def test_near_misses_are_suggested_wherever_names_are_given(tmp_path):
         assert message in str(caught.value)
     with pytest.raises(mm.FormatError, match=r"there is no such file$"):
         mm.load(tmp_path / "nothing" / "alarm.json")
+
+
+def test_one_thing_is_not_several():
+    assert [many(n, "vector") for n in (0, 1, 2, 1200)] == ["0 vectors", "1 vector", "2 vectors", "1,200 vectors"]

@@ -26,7 +26,7 @@ from margmap.cli.inputs import (
 from margmap.cli.options import Dask, Evidence, Format, Index, Instance, Json, MaxEdges, Model, Query, flag, option
 from margmap.cli.output import complain, filled_bar, print_json, print_state, print_table, printable, report, spinner
 from margmap.errors import LimitError, MargmapError, QueryError
-from margmap.foundation.wording import counted, listed
+from margmap.foundation.wording import counted, listed, many
 from margmap.solve.methods import AUTO, METHODS, MethodName
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ _NOT_WITH_BATCH = (
     "--gap, --memory-limit, --constraint and --option"
 )
 _CERTIFICATE = (
-    "wrote {certificate}: {certificate_vectors} vectors, {certificate_bytes} bytes, gap {certificate_gap:.2g} nats; "
+    "wrote {certificate}: {vectors}, {certificate_bytes} bytes, gap {certificate_gap:.2g} nats; "
     "check it with `margmap verify`"
 )
 
@@ -158,7 +158,9 @@ def solve(
         _print_result(result, top)
         print(f"method {result.method}, {result.seconds:.3g} s, and {load_seconds:.3g} s to load the model")
         if proven.get("certificate") is not None:
-            print(_CERTIFICATE.format_map(proven | {"certificate": printable(proven["certificate"])}))
+            vectors = many(proven["certificate_vectors"], "vector")
+            path = printable(proven["certificate"])
+            print(_CERTIFICATE.format_map(proven | {"certificate": path, "vectors": vectors}))
     if verbose:
         _print_details(result)
     if failure is not None and result.status == "optimal":

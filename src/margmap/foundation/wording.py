@@ -50,6 +50,11 @@ def spelled(status: str) -> str:
     return status.replace("_", " ")
 
 
+def many(number: int, thing: str) -> str:
+    """``1 vector``, ``2 vectors``."""
+    return f"{number:,} {thing}" + ("" if number == 1 else "s")
+
+
 def counted(ended: Mapping[str, int]) -> str:
     """How many ended with each status, such as ``2 failed, 5 optimal``."""
     return ", ".join(f"{number} {spelled(status)}" for status, number in sorted(ended.items()))
