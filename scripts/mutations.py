@@ -1246,7 +1246,7 @@ NUMBER_BREAKS = [
     *_of(
         "solve/values.py",
         (
-            "def _value_of(",
+            "def evaluate_nodes(",
             "v, power = plus(v, power, w * value[f.child[e]], shift + exponent[f.child[e]])",
             "v, power = plus(v, power, w * value[f.child[e]], exponent[f.child[e]])",
             "a state is worth more than it is where weights are logarithms",
