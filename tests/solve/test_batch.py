@@ -367,6 +367,7 @@ def test_wrong_requests_are_refused_before_anything_is_done():
         ("of type int", (["X1"], 3), {}),
         ("jobs=0", (["X1"], rows), {"jobs": 0}),
         ("both given", (["X1"], rows), {"jobs": 2, "executor": object()}),
+        ("cannot be given work", (["X1"], rows), {"executor": "local"}),
         ("start=-1", (["X1"], rows), {"start": -1}),
         ("no such file", (["X1"], "nowhere.csv"), {}),
     ]:

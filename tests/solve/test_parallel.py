@@ -250,3 +250,8 @@ def test_frontier_on_a_circuit_whose_scopes_cross():
     p = next(p for p in (make("partitions", seed) for seed in range(20)) if not p.circuit.properties.structured)
     with pytest.raises(mm.StructureError, match="two scopes of this one cross"):
         mm.marginal_map(p.circuit, None, method="frontier", jobs=2)
+
+
+def test_an_executor_that_is_none_is_refused():
+    with pytest.raises(mm.QueryError, match="executor='local' cannot be given work"):
+        mm.marginal_map(mm.load("clinic"), ["illness"], executor="local")

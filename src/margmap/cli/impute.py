@@ -24,7 +24,7 @@ def impute(
     rows: Annotated[Path, argument("ROWS", _ROWS)],
     output: Annotated[Path, option("FILE", "The table to write.", "--output", "-o")],
     columns: Annotated[list[str] | None, option("V,...", _COLUMNS)] = None,
-    jobs: Annotated[int, option("N", "Processes.", "--jobs", "-j", min=1)] = 1,
+    jobs: Annotated[int, option("N", "Processes; threads on a latent tree.", "--jobs", "-j", min=1)] = 1,
     time_limit: Annotated[float | None, option("S", "Seconds for each row.", min=0)] = None,
     unknown: Annotated[bool, flag("--unknown-missing", _UNKNOWN)] = False,
     scores: Annotated[bool, flag("--scores", _SCORES)] = False,

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import BrokenExecutor, CancelledError, Executor, Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar, cast
 from urllib.parse import urlsplit
 
 from margmap.errors import MargmapError, MissingExtraError, QueryError
@@ -61,6 +61,18 @@ def usable_cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def checked_executor(executor: Any) -> Executor | None:
+    """The executor of whatever the user has given: one of :mod:`concurrent.futures`, or a Dask client."""
+    if hasattr(executor, "get_executor"):  # a Dask client
+        executor = executor.get_executor(pure=False)
+    if executor is not None and not callable(getattr(executor, "submit", None)):
+        raise QueryError(
+            f"executor={executor!r} cannot be given work: give an executor such as that of "
+            "margmap.distribute.executors.open_executor(), a Dask client, or the number of processes as jobs"
+        )
+    return cast("Executor | None", executor)
 
 
 def workers_of(executor: Any) -> int:

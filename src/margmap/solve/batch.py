@@ -26,7 +26,16 @@ from margmap.circuit import Circuit, Name, Variable
 from margmap.circuit.evidence import names_of
 from margmap.circuit.model import as_model
 from margmap.circuit.properties import require_tractable
-from margmap.distribute.executors import Kept, WorkerDied, answer_of, open_executor, submit, usable_cores, workers_of
+from margmap.distribute.executors import (
+    Kept,
+    WorkerDied,
+    answer_of,
+    checked_executor,
+    open_executor,
+    submit,
+    usable_cores,
+    workers_of,
+)
 from margmap.errors import LimitError, MargmapError, QueryError
 from margmap.foundation.limits import Limits
 from margmap.inference.scaled import scaled
@@ -122,8 +131,7 @@ def marginal_map_many(
     model, options = _prepared(model, method, options)
     if queries is not None and rows.length is not None and rows.length != len(queries):
         raise QueryError(f"{len(queries)} queries for {rows.length} rows: give one query for all, or one for each")
-    if executor is not None and hasattr(executor, "get_executor"):  # a Dask client
-        executor = executor.get_executor(pure=False)
+    executor = checked_executor(executor)
     job = _Job(model, rows.columns, common, method, time_limit, options)
     return _run(job, rows, queries, start, jobs, executor)
 

@@ -89,6 +89,10 @@ def marginal_map(
         raise QueryError(f"on_progress={on_progress!r}: give a function that takes a margmap.Progress, or None")
     limits = Limits(time_limit, gap, memory_limit)
     model = as_model(model)
+    if executor is not None:
+        from margmap.distribute.executors import checked_executor
+
+        executor = checked_executor(executor)
     shared = (jobs, executor) if jobs > 1 or executor is not None else None
     with notebook_bar(on_progress) as told:
         teller = limits.teller = Teller(told, lambda: limits.clock() - limits.begun)
