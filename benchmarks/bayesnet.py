@@ -18,6 +18,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -139,32 +140,28 @@ def uai_instance(name: str) -> dict[str, Any]:
     return row | {"seconds": time.perf_counter() - begun, "memory": peak()}
 
 
-def ask_hard(name: str) -> list[Any]:
-    """The same five queries as for all networks, with 60 s for each."""
+def answers(name: str, asked: Callable[[Any], Iterable[Any]], seconds: float) -> Iterator[tuple[Any, float]]:
+    """The answers of margmap to queries on a network, within a limit each, and the seconds they took."""
     import margmap as mm
 
     warm_up(mm)
     network = mm.load_network(DATA / "bif" / f"{name}.bif.gz")
-    rows = []
-    for query, evidence in queries(network):
+    for query, evidence in asked(network):
         begun = time.perf_counter()
-        result = mm.marginal_map(network, query, evidence, time_limit=HARD_SECONDS)
-        found = (result.status, result.log_prob, result.log_upper, result.gap, result.method)
-        rows.append((*found, time.perf_counter() - begun))
-    return rows
+        result = mm.marginal_map(network, query, evidence, time_limit=seconds)
+        yield result, time.perf_counter() - begun
+
+
+def ask_hard(name: str) -> list[Any]:
+    """The same five queries as for all networks, with 60 s for each."""
+    return [
+        (result.status, result.log_prob, result.log_upper, result.gap, result.method, seconds)
+        for result, seconds in answers(name, queries, HARD_SECONDS)
+    ]
 
 
 def ask_margmap(name: str) -> list[Any]:
-    import margmap as mm
-
-    warm_up(mm)
-    network = mm.load_network(DATA / "bif" / f"{name}.bif.gz")
-    rows = []
-    for query, evidence in compared(network):
-        begun = time.perf_counter()
-        result = mm.marginal_map(network, query, evidence, time_limit=60)
-        rows.append((result.status, time.perf_counter() - begun, result.log_prob, peak()))
-    return rows
+    return [(result.status, seconds, result.log_prob, peak()) for result, seconds in answers(name, compared, 60)]
 
 
 def ask_pgmpy(name: str) -> list[Any]:

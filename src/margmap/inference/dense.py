@@ -42,6 +42,11 @@ def block_rows(
     return first
 
 
+def mostly_blocks(start: LongArray, rows: IntArray) -> bool:
+    """Whether most edges are in dense blocks, so that it pays to look at each block as a whole."""
+    return bool(2 * np.diff(start)[rows >= 0].sum() > start[-1])
+
+
 @kernel
 def last_row(rows: IntArray, n: int) -> int:
     """The end of the rows of a block from row ``n`` on that stand one after the other."""

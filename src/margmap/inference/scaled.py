@@ -20,7 +20,7 @@ from margmap.errors import QueryError, StructureError
 from margmap.foundation.jit import kernel
 from margmap.foundation.memory import let_go
 from margmap.foundation.pairs import EPS, EXACT, STEP, from_log, moved, normal, plus
-from margmap.inference.dense import block_rows
+from margmap.inference.dense import block_rows, mostly_blocks
 
 #: Weights and total masses of nodes must lie between exp(-MOST_LOG) and exp(MOST_LOG).
 MOST_LOG = 1e300
@@ -66,13 +66,12 @@ def scaled(circuit: Circuit) -> Scaled:
 
 
 def is_dense(circuit: Circuit) -> bool:
-    """Whether most edges are in dense blocks, so that it pays to look at each block as a whole."""
+    """Whether most edges are in dense blocks; found once for a circuit."""
     return circuit.kept(_is_dense)
 
 
 def _is_dense(circuit: Circuit) -> bool:
-    in_blocks = np.diff(circuit.start)[scaled(circuit).rows >= 0].sum()
-    return bool(2 * in_blocks > circuit.num_edges)
+    return mostly_blocks(circuit.start, scaled(circuit).rows)
 
 
 def _scaled(circuit: Circuit) -> Scaled:

@@ -193,25 +193,12 @@ def _leaves(
     s: Scaled, order: IntArray, i: int, query: Query, forms: Forms, store: Store, share: FloatArray, count: int
 ) -> tuple[int, int]:
     """The same for leaves: sums of the indicators of their variable."""
+    number, factors, powers = forms.number, forms.factor, forms.exponent
+    kinds, starts, to, weight, slots = store.kind, store.start, store.child, store.weight, store.slots
     while i < order.size and s.kind[order[i]] < PRODUCT:
         n = order[i]
         end, power = _indicators(s, n, query, store, share, store.start[count])
-        count = _take(
-            forms.number,
-            forms.factor,
-            forms.exponent,
-            store.kind,
-            store.start,
-            store.child,
-            store.weight,
-            store.slots,
-            n,
-            SUM,
-            end,
-            1.0,
-            power,
-            count,
-        )
+        count = _take(number, factors, powers, kinds, starts, to, weight, slots, n, SUM, end, 1.0, power, count)
         i += 1
     return i, count
 
@@ -229,25 +216,12 @@ def _sums(
     count: int,
 ) -> tuple[int, int]:
     """The same for a sum, and for those after it that are in no dense block."""
+    number, factors, powers = forms.number, forms.factor, forms.exponent
+    kinds, starts, to, weight, slots = store.kind, store.start, store.child, store.weight, store.slots
     while True:
         n = order[i]
         end, power = _terms(s, n, value, exponent, forms, store, scratch, store.start[count])
-        count = _take(
-            forms.number,
-            forms.factor,
-            forms.exponent,
-            store.kind,
-            store.start,
-            store.child,
-            store.weight,
-            store.slots,
-            n,
-            SUM,
-            end,
-            1.0,
-            power,
-            count,
-        )
+        count = _take(number, factors, powers, kinds, starts, to, weight, slots, n, SUM, end, 1.0, power, count)
         i += 1
         if i == order.size or s.kind[order[i]] != SUM or s.rows[order[i]] >= 0:
             return i, count

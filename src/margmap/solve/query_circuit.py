@@ -12,7 +12,7 @@ from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, KindArray, LongA
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import EPS, STEP, TINY, UP, decoded, encoded, log_of, normal, plus
-from margmap.inference.dense import block_rows
+from margmap.inference.dense import block_rows, mostly_blocks
 
 LEAF = 0
 
@@ -59,8 +59,7 @@ def rows_of(flat: Flat) -> IntArray | None:
     None if most edges are in none: kernels have machine code of its own for that.
     """
     rows = block_rows(flat.kind, flat.start, flat.child, flat.weight, None)
-    in_blocks = np.diff(flat.start)[rows >= 0].sum() if flat.num_nodes else 0
-    return rows if 2 * in_blocks > flat.num_edges else None
+    return rows if mostly_blocks(flat.start, rows) else None
 
 
 def rebuild(flat: Flat, keep: NDArray[np.bool_], run: Runner = to_the_end) -> tuple[Flat, float]:
