@@ -276,7 +276,7 @@ def _parse(text: NDArray[np.uint8], numbers: FloatArray) -> tuple[int, FloatArra
             c = text[i]
             if 48 <= c <= 57:
                 seen = True
-                mantissa = 10 * mantissa + (c - 48)
+                mantissa = 10 * mantissa + np.int64(c) - 48  # a byte would wrap around where this is interpreted
                 digits += mantissa > 0
                 exponent -= point
                 if digits > 15:
@@ -295,7 +295,7 @@ def _parse(text: NDArray[np.uint8], numbers: FloatArray) -> tuple[int, FloatArra
                 i += 1
             power, seen = 0, False
             while i < text.size and 48 <= text[i] <= 57 and power < 10000:
-                power = 10 * power + (text[i] - 48)
+                power = 10 * power + np.int64(text[i]) - 48
                 seen = True
                 i += 1
             if not seen:

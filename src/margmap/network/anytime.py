@@ -23,7 +23,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias, TypeVar
+from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
 
 import numpy as np
 
@@ -36,7 +36,7 @@ from margmap.network.conditioning import Conditioning, Examined
 from margmap.network.cost_shift import CostShift
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, restricted
-from margmap.network.mini_bucket import MiniBuckets, decode, literal_bounds, partition
+from margmap.network.mini_bucket import MiniBuckets, Tightened, decode, literal_bounds, partition, tightened
 from margmap.network.order import find_order
 from margmap.network.partial_sum import sum_out_cheap
 from margmap.network.scoring import Outline, Scorer, outline
@@ -56,6 +56,10 @@ FIRST_SECONDS = 0.25
 
 #: In a model of at most so many table entries a state is scored at once if that takes at most so many.
 SMALL_ENTRIES, QUICK_ENTRIES = 1 << 16, 1 << 20
+
+#: The first state is scored with all hidden variables as they are if that takes at most so many entries; the others
+#: after those were summed out that make tables of at most so many entries, one or the other, if that is cheaper.
+FIRST_ENTRIES, SCORED_AFTER = 1 << 25, (1 << 10, CHEAP_ENTRIES)
 
 #: Assignments a layer of AND/OR search at first and at most; seconds after which a bound's search is not widened, and
 #: after how many times as many it is given up.
@@ -85,15 +89,17 @@ LARGER = 8
 #: It starts again once the log of the number of states has fallen by this share of what is left.
 PRUNED = 0.2
 
-# Temperatures of tightening, relatively to the spread of the tables, and the steps at each.
+# Temperatures of tightening, relatively to the spread of the tables, and the steps at each. Larger tables begin with
+# the costs where the smaller ones have left them, and with the temperature of this number.
 _TEMPERATURES = (0.5, 0.15, 0.05, 0.015, 0.005)
-_STEPS = 30
+_STEPS, _WARM = 30, 2
 
 # How often the other process and the clock are looked at.
 _WATCH_SECONDS = 0.02
 
-# Seconds that toulbar2 has to itself before mini-buckets are begun beside it.
-_ALONE_SECONDS = 2.0
+# Seconds that toulbar2 has to itself before mini-buckets are begun beside it; on one core the share of the time that is
+# left, and the most seconds.
+_ALONE_SECONDS, _ALONE_SHARE, _ALONE_MOST = 2.0, 0.7, 60.0
 
 T = TypeVar("T")
 
@@ -167,6 +173,8 @@ class Anytime:
         self.values = [np.arange(k) for k in model.cardinality]
         self.scorer: Scorer | None = None
         self.other: Toulbar2 | None = None
+        #: Whether the other process runs on the same core as this one.
+        self.one_core = False
         self._summed: dict[int, LogModel] = {}
         self._blocks: BlockSearch | None = None
         self._left: threading.Thread | None = None
@@ -231,12 +239,15 @@ class Anytime:
             lambda stop: local_search(complete, self._start(), stop, shakes=self._shakes),
         )
         if not soon or self.scorer is None:
-            self._keep(self._make_scorer((0,) if soon else (0, 1 << 10, CHEAP_ENTRIES)))
-        value = self._run(lambda stop: self._scorer.score(state, stop))
-        self.found.offer(state, value, "first state")
+            self._keep(self._make_scorer((0,), FIRST_ENTRIES) or self._make_scorer((0, *SCORED_AFTER)))
+        self._score(state, "first state")
         if soon:
             return
-        if value == -np.inf:
+        if self._scorer.model is model:  # there is a state; is there a cheaper way to score the others?
+            cheaper = self._make_scorer(SCORED_AFTER, self._scorer.work // 2)
+            if cheaper is not None:
+                self._keep(cheaper)
+        if self.found.log_lower == -np.inf:
             self._possible(everything)
         self._search(self._current(), 2 * FIRST_SECONDS)
 
@@ -293,22 +304,33 @@ class Anytime:
         assert self.scorer is not None
         return self.scorer
 
-    def _make_scorer(self, limits: Sequence[int]) -> Scorer:
-        """Scores are cheapest with the hidden variables as they are, or with some of them summed out first."""
+    @overload
+    def _make_scorer(self, limits: Sequence[int]) -> Scorer: ...
+
+    @overload
+    def _make_scorer(self, limits: Sequence[int], most: int) -> Scorer | None: ...
+
+    def _make_scorer(self, limits: Sequence[int], most: int | None = None) -> Scorer | None:
+        """Scores are cheapest with the hidden variables as they are, or with some of them summed out first.
+
+        None if even the cheapest of these takes more than ``most`` entries, or more room than there is.
+        """
         best: tuple[int, LogModel, Outline] | None = None
         for limit in limits:
             model = self.summed(limit) if limit else self.model
-            seconds = 0.05 if len(limits) > 1 else 0.02
-            plan = self._apart(partial(outline, model, seconds))
+            plan = self._apart(partial(outline, model, 0.05 if len(limits) > 1 else 0.02))
             work = plan.work(model) + sum(len(factor.scope) for factor in model.factors)
             if best is None or work < best[0]:
                 best = work, model, plan
             if not model.hidden:
                 break
         assert best is not None
-        _, model, plan = best
-        if plan.room(model) > self.limits.memory_left():
+        work, model, plan = best
+        room = plan.room(model) <= self.limits.memory_left()
+        if most is None and not room:
             raise MemoryError
+        if most is not None and (work > most or not room):
+            return None
         return self._apart(lambda: Scorer(model, plan))
 
     def _search(self, state: LongArray, seconds: float) -> None:
@@ -375,6 +397,7 @@ class Anytime:
         order = self._order(reduced)
         spread = _spread(reduced)
         limit, last = FIRST_LIMIT, -1
+        before: Tightened | None = None
         conditioning: Conditioning | None = None
         while True:
             begun = self.limits.clock()
@@ -387,9 +410,11 @@ class Anytime:
                 self._condition(conditioning, np.inf)
                 return False
             last = entries
-            buckets = self._apart(partial(MiniBuckets, reduced, parts))
+            buckets = self._apart(
+                partial(MiniBuckets, reduced, parts, None if before is None else before.shares(parts))
+            )
             steps: tuple[Step, ...] = () if buckets.exact else self._apart(partial(search_steps, buckets))
-            for temperature in (0.0,) if buckets.exact else (0.0, *_TEMPERATURES):
+            for temperature in (0.0,) if buckets.exact else (0.0, *_TEMPERATURES[0 if before is None else _WARM :]):
                 if temperature > 0:
                     self._run(partial(buckets.tighten, _STEPS, temperature * spread))
                 found = self._run(buckets.bound)
@@ -414,6 +439,8 @@ class Anytime:
                 return False
             self._condition(conditioning, CONDITION_SHARE * (self.limits.clock() - begun))
             limit *= GROWTH
+            before = self._apart(partial(tightened, buckets, found))
+            reduced = before.model
             self._search(self._current(), 2 * FIRST_SECONDS)
 
     def _shift(self, reduced: LogModel) -> LogModel | None:
@@ -562,7 +589,10 @@ class Anytime:
         room = int(self.limits.memory_left()) if self.limits.memory_left() < self.limits.memory else 0
         self.other = Toulbar2(self._apart(partial(prepare, reduced, incumbent, self.limits.gap / 8)), room)
         self.found.notes["toulbar2"] = True
-        until = self.limits.clock() + _ALONE_SECONDS
+        seconds = _ALONE_SECONDS
+        if self.one_core:  # beside it, each would have half of that
+            seconds = min(_ALONE_MOST, max(seconds, _ALONE_SHARE * (self.limits.deadline - self.limits.clock())))
+        until = self.limits.clock() + seconds
         while self.other.running and self.limits.clock() < until:
             self._pause()
         self._enough()

@@ -28,8 +28,8 @@ from typing import NamedTuple
 import numpy as np
 
 from margmap.circuit import FloatArray, LongArray
-from margmap.network.log_model import LogFactor, LogModel, restricted
-from margmap.network.mini_bucket import Bound, MiniBuckets, decode, literal_bounds, partition
+from margmap.network.log_model import LogModel, restricted
+from margmap.network.mini_bucket import Bound, MiniBuckets, decode, literal_bounds, partition, tightened
 
 #: Open parts beyond this number are searched depth first.
 MOST_PARTS = 1 << 13
@@ -68,16 +68,9 @@ class Conditioning:
         self, buckets: MiniBuckets, found: Bound, limit: int, spread: float, before: Conditioning | None = None
     ) -> None:
         """``before`` is a search with smaller tables of the same model, whose open parts are taken over."""
-        model, at = buckets.model, buckets.links.at
         self.limit, self.spread, self.order = limit, spread, buckets.parts.order
-        shape = [[model.cardinality[v] for v in cluster.axes] for cluster in buckets.parts.clusters]
-        tables = [found.tables[at[c] : at[c + 1]].reshape(shape[c]) for c in range(len(shape))]
-        clusters = buckets.parts.clusters
-        factors = tuple(LogFactor(one.axes, table) for one, table in zip(clusters, tables, strict=True))
-        self.model = LogModel(model.cardinality, model.query, factors, model.log_constant, found.rounding)
-        #: Of each table the variable that its mini-bucket eliminates, and the weight of that.
-        self.variable = [cluster.variable for cluster in clusters]
-        self.weights = buckets.weights.copy()
+        self.whole = tightened(buckets, found)
+        self.model = self.whole.model
         self._number = itertools.count()
         self._open: list[tuple[float, int, Part]] = []
         self._next: Part | None = None
@@ -87,7 +80,7 @@ class Conditioning:
         #: Whether the last part took too long for more of them to be worth it now.
         self.slow = False
         if before is None:
-            self._push(Part(found.log_upper, tuple(np.arange(k) for k in model.cardinality)))
+            self._push(Part(found.log_upper, tuple(np.arange(k) for k in self.model.cardinality)))
             return
         self.examined, self.closed = before.examined, before.closed
         for part in [one for _, _, one in before._open] + ([] if before._next is None else [before._next]):
@@ -178,11 +171,7 @@ class Conditioning:
         sources = [f for f, factor in enumerate(self.model.factors) if any(cardinality[v] > 1 for v in factor.scope)]
         used = {v for factor in smaller.factors for v in factor.scope}
         parts = partition(smaller, [v for v in self.order if v in used], self.limit)
-        shares = np.zeros(len(parts.clusters))
-        for c, cluster in enumerate(parts.clusters):
-            same = [sources[f] for f in cluster.factors if self.variable[sources[f]] == cluster.variable]
-            shares[c] = self.weights[same].sum()
-        return MiniBuckets(smaller, parts, shares)
+        return MiniBuckets(smaller, parts, self.whole.shares(parts, sources))
 
     def _state(self, buckets: MiniBuckets, found: Bound, values: Sequence[LongArray]) -> LongArray:
         """The state that a bound suggests, in the numbers of the whole."""

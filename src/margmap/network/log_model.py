@@ -68,8 +68,9 @@ def log_model(problem: Problem, asked: Collection[int]) -> LogModel:
     constants = [problem.log_constant]
     with np.errstate(divide="ignore"):
         for factor in problem.factors:
-            top = float(np.log(factor.table.max()))
-            table = np.log(factor.table) - top
+            table = np.log(factor.table)
+            top = float(table.max())
+            table -= top
             constants.append(top)
             factors.append(LogFactor(tuple(number[v] for v in factor.scope), table))
     entries = _entry_rounding(factors)

@@ -42,7 +42,7 @@ from margmap.circuit import FloatArray, LongArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.minimise import minimise
 from margmap.foundation.pairs import EPS
-from margmap.network.log_model import LogModel, joined, largest_finite
+from margmap.network.log_model import LogFactor, LogModel, joined, largest_finite
 from margmap.network.scoring import GO_ON
 
 
@@ -315,6 +315,41 @@ class MiniBuckets:
             return Bound(np.inf, tables, filled, messages, np.inf)
         rounding = lost + further + 2 * EPS * abs(model.log_constant)
         return Bound(model.log_constant + total + rounding, tables, filled, messages, rounding)
+
+
+class Tightened(NamedTuple):
+    """A model with its costs where mini-buckets have moved them: a table for each cluster.
+
+    Larger mini-buckets of it, or those of a part of its states, begin where these have ended.
+    """
+
+    model: LogModel
+    #: Of each table the variable that its mini-bucket eliminates, and the weight of that.
+    variable: tuple[int, ...]
+    weights: FloatArray
+
+    def shares(self, parts: Clusters, sources: Sequence[int] | None = None) -> FloatArray:
+        """What the weights of other clusters are in proportion to: mini-buckets that are joined add up their weights.
+
+        By Hoelder's inequality that is never worse. ``sources`` are the numbers here of the tables that are joined
+        there, if they are not the same.
+        """
+        shares = np.zeros(len(parts.clusters))
+        for c, cluster in enumerate(parts.clusters):
+            numbers = cluster.factors if sources is None else [sources[f] for f in cluster.factors]
+            shares[c] = self.weights[[f for f in numbers if self.variable[f] == cluster.variable]].sum()
+        return shares
+
+
+def tightened(buckets: MiniBuckets, found: Bound) -> Tightened:
+    """The model of some mini-buckets with the costs and weights with which they found a bound."""
+    model, at, clusters = buckets.model, buckets.links.at, buckets.parts.clusters
+    factors = tuple(
+        LogFactor(one.axes, found.tables[at[c] : at[c + 1]].reshape([model.cardinality[v] for v in one.axes]))
+        for c, one in enumerate(clusters)
+    )
+    moved = LogModel(model.cardinality, model.query, factors, model.log_constant, found.rounding)
+    return Tightened(moved, tuple(one.variable for one in clusters), buckets.weights.copy())
 
 
 def cluster_tables(model: LogModel, parts: Clusters) -> FloatArray:

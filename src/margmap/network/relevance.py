@@ -103,19 +103,26 @@ class Problem:
         constants: list[float] = []
         #: Factors over columns with at least two values; tables hold the possible values only.
         self.factors: list[Factor] = []
-        for factor in factors:
-            table = factor.table
-            if any(self.values[v].size < n for v, n in zip(factor.scope, table.shape, strict=True)):
-                table = table[np.ix_(*(self.values[v] for v in factor.scope))]
-            scope = tuple(v for v in factor.scope if self.values[v].size > 1)
-            top = float(table.max())
+        for scope, table in factors:
+            sizes = tuple([self.values[v].size for v in scope])
+            if sizes != table.shape:
+                table = table[np.ix_(*(self.values[v] for v in scope))]
+            if 1 in sizes:
+                scope = tuple([v for v, n in zip(scope, sizes, strict=True) if n > 1])
+                table = table.reshape([n for n in sizes if n > 1])
+            flat = table.reshape(-1)
+            highest, lowest = int(flat.argmax()), int(flat.argmin())
+            top, least = flat.item(highest), flat.item(lowest)
             # Logs near 0 keep more digits. A conditional table has them; of another one the largest entry is taken out,
             # unless its smallest one would then have digits that a double has no room for.
-            if network.kind == "markov" and top > 0 and table[table > 0].min() / top > _SMALLEST:
+            if network.kind == "markov" and top > 0 and (least or table[table > 0].min()) / top > _SMALLEST:
                 table = table / top
                 constants.append(math.log(top))
             self.rounding += 4 * EPS * (1 + abs(math.log(top)) if top > 0 else 1)
-            self._keep(scope, table.reshape([self.values[v].size for v in scope]), constants)
+            if _stays_whole(flat, table.shape, highest, lowest):
+                self.factors.append(Factor(scope, table))
+            else:
+                self._keep(scope, table, constants)
         #: log of the product of all constants.
         self.log_constant = math.fsum(constants)
         #: Columns with one possible value left, observed or not.
@@ -135,7 +142,7 @@ class Problem:
         for number, factor in enumerate(factors):
             for v in factor.scope:
                 using.setdefault(v, []).append(number)
-        zeros = {number for number, factor in enumerate(factors) if not (factor.table > 0).all()}
+        zeros = {number for number, factor in enumerate(factors) if not factor.table.min() > 0}
         waiting = set(zeros)
         while waiting:
             number = waiting.pop()
@@ -170,10 +177,6 @@ class Problem:
                         self._keep((), np.array(rows[at, cell]), constants)
                         return
                     break
-                some = slice(None, None, max(1, rows.shape[1] // 4))
-                few = share[:, None] * rows[at, some]
-                if (np.abs(rows[:, some] - few) > ROUNDING * few).any():
-                    continue  # which most tables are found out by, before all of it is looked at
                 product = share[:, None] * rows[at][None, :]
                 possible = (share[:, None] > 0) & (rows[at] > 0)
                 # Near the smallest doubles products have few digits, or none: such a table stays whole.
@@ -192,3 +195,26 @@ class Problem:
         if not self.observed:
             return NoStateError("the network gives every state probability 0")
         return ImpossibleEvidenceError("the evidence has probability 0: no state of the query is possible under it")
+
+
+def _stays_whole(table: FloatArray, shape: Sequence[int], highest: int, lowest: int) -> bool:
+    """Whether for each variable one of some entries tells that a table is no product of one over it and another.
+
+    That is soon found out. ``table`` is flat; where its largest and its smallest entry are is known.
+    """
+    size, top = table.size, table.item(highest)
+    if len(shape) < 2 or top <= 0 or size > _LARGE:
+        return len(shape) > 1 and top > 0
+    some = (lowest, *range(0, size, max(1, size // 7)), size - 1)
+    step = size
+    for k in shape:
+        step //= k
+        here = highest // step % k
+        for i in some:
+            x = i // step % k
+            product = table.item(highest + (x - here) * step) / top * table.item(i + (here - x) * step)
+            if abs(table.item(i) - product) > ROUNDING * product:
+                break
+        else:
+            return False
+    return True

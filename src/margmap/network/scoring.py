@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -142,7 +143,7 @@ def layout(model: LogModel, buckets: Outline) -> Layout:
                 if v not in axes:
                     known.append(v)
                     known_stride.append(steps[v])
-                    if b not in uses[v]:
+                    if not uses[v] or uses[v][-1] != b:
                         uses[v].append(b)
             known_at.append(len(known))
         for c in children[b] if b < len(order) else ():
@@ -156,9 +157,7 @@ def layout(model: LogModel, buckets: Outline) -> Layout:
         message.append(int(start[-1]) + size)
         size += 2 * model.size(axes[:-1])  # 1 for a bucket without axes
         work.append(model.size(axes))
-    data = np.zeros(int(start[-1]) + size)
-    for number, factor in enumerate(model.factors):
-        data[start[number] : start[number + 1]] = factor.table.reshape(-1)
+    data = np.concatenate([*(factor.table.reshape(-1) for factor in model.factors), np.zeros(size)])
     use_at = np.concatenate([[0], np.cumsum([len(use) for use in uses])])
     return Layout(
         data,
@@ -204,33 +203,34 @@ class Scorer:
         self.value = np.zeros((2, count))
         self.dirty = np.zeros(count, dtype=np.bool_)
         self.state = np.zeros(len(model.cardinality), dtype=np.int64)
-        #: What rounding can have done to a score, in nats, beyond the model's own.
-        self.rounding = self._rounding()
 
     @property
     def work(self) -> int:
         """Table entries to work through for a state from scratch."""
         return int(self.plan.work.sum())
 
-    def _rounding(self) -> float:
-        """Each bucket adds up its parts and sums over one variable; magnitudes are bounded by those of all its tables.
+    @cached_property
+    def rounding(self) -> float:
+        """What rounding can have done to a score, in nats, beyond the model's own.
 
-        A message is at most the sum of the largest absolute values of the tables below it plus the log of the number
-        of states summed over.
+        Each bucket adds up its parts and sums over one variable; magnitudes are bounded by those of all its tables. A
+        message is at most the sum of the largest absolute values of the tables below it plus the log of the number of
+        states summed over.
         """
         plan, total = self.plan, 0.0
-        size = np.zeros(plan.parent.size)
-        largest = [largest_finite(factor.table.reshape(-1)) for factor in self.model.factors]
-        at = np.concatenate([[0], np.cumsum([factor.table.size for factor in self.model.factors])])
-        for b in range(plan.parent.size):
-            parts = range(plan.part_at[b], plan.part_at[b + 1])
-            for p in parts:
-                c = int(plan.child[p])
-                size[b] += size[c] if c >= 0 else largest[int(np.searchsorted(at, plan.offset[p], side="right")) - 1]
-            last = plan.length[plan.axis_at[b + 1] - 1] if plan.axis_at[b + 1] > plan.axis_at[b] else 1
-            size[b] += np.log(last)
+        at = np.concatenate([[0], np.cumsum([factor.table.size for factor in self.model.factors])]).tolist()
+        tops = [largest_finite(factor.table.reshape(-1)) for factor in self.model.factors]
+        largest = dict(zip(at, tops, strict=False))
+        size: list[float] = []
+        part_at, child, offset = plan.part_at.tolist(), plan.child.tolist(), plan.offset.tolist()
+        axis_at, length, roots = plan.axis_at.tolist(), plan.length.tolist(), 0.0
+        for b, parent in enumerate(plan.parent.tolist()):
+            parts = range(part_at[b], part_at[b + 1])
+            last = length[axis_at[b + 1] - 1] if axis_at[b + 1] > axis_at[b] else 1
+            size.append(math.log(last) + sum(largest[offset[p]] if child[p] < 0 else size[child[p]] for p in parts))
             total += EPS * (len(parts) + 4 + last) * (1 + size[b])
-        return float(total + 2 * EPS * (abs(self.model.log_constant) + size[plan.parent < 0].sum()))
+            roots += size[b] if parent < 0 else 0.0
+        return total + 2 * EPS * (abs(self.model.log_constant) + roots)
 
     def score(self, state: LongArray, stop: LongArray | None = None) -> float:
         """The log value of a state (an entry for each variable; those of hidden variables do not matter), kept."""

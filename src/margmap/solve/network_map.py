@@ -15,6 +15,7 @@ from functools import partial
 import numpy as np
 
 from margmap.circuit import Circuit, LongArray
+from margmap.distribute.executors import usable_cores
 from margmap.errors import ImpossibleEvidenceError, LimitError, MissingExtraError
 from margmap.foundation.interrupts import abandon
 from margmap.foundation.limits import Limits, Status, Stopped
@@ -291,6 +292,7 @@ class _NetworkMap:
             self.found.tell = self._tell
             extra = {"wcsp": True, "andor": False}.get(method)
             self.search = Anytime(model, self.limits, self.found, use_toulbar2=extra)
+            self.search.one_core = usable_cores() == 1
             self.search.below = partial(self._solve_part, most=BELOW_ENTRIES)
         return self.search
 
