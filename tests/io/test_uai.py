@@ -7,6 +7,7 @@ import pytest
 
 import margmap as mm
 from margmap.errors import UnnormalisedWarning
+from margmap.foundation import jit
 from margmap.io import uai
 
 MARKOV = "MARKOV\n3\n2 2 3\n3\n1 0\n2 1 2\n0\n\n2\n 4.0 1.0\n6\n 1 2 3\n 0 5 6\n1\n 2.5\n"
@@ -126,7 +127,13 @@ def test_queries(tmp_path):
             uai.read_query(path, read(MARKOV))
 
 
-def test_numbers_are_read_to_the_last_bit():
+@pytest.mark.parametrize("tier", ["interpret", "compile"])
+def test_numbers_are_read_to_the_last_bit(tier):
+    with jit.forced(tier):
+        check_numbers()
+
+
+def check_numbers():
     rng = np.random.default_rng(0)
     texts = [repr(float(x)) for x in rng.random(300) * 10.0 ** rng.integers(-30, 30, 300)]
     texts += [f"{x:.6g}" for x in rng.random(300)] + [f"{x:.3e}" for x in rng.random(300)]

@@ -11,7 +11,7 @@ import pytest
 import margmap as mm
 import plain_elimination as plain
 from margmap.network.compile import _intern_rows, predict
-from margmap.network.relevance import barren, separated
+from margmap.network.relevance import Problem, barren, separated
 
 
 def build(cardinality, factors, kind="bayes"):
@@ -377,6 +377,33 @@ def test_tables_that_almost_fall_apart(noise):
         for method in ("elimination", "frontier"):
             r = mm.marginal_map(build([3] * 4, factors, "markov"), ["v0", "v2"], method=method)
             assert r.log_prob == pytest.approx(math.log(ranked[0][0]), abs=1e-12)
+
+
+def test_tables_fall_apart_along_any_variable_and_stay_whole_otherwise():
+    rng = np.random.default_rng(11)
+    for number in range(200):
+        sizes = [int(n) for n in rng.integers(2, 6, int(rng.integers(2, 5)))]
+        variables = [mm.Variable(i, n) for i, n in enumerate(sizes)]
+        axis = int(rng.integers(len(sizes)))
+        table = rng.random(sizes) * (rng.random(sizes) < 0.8) + 0.1 * (number % 2)
+        single = rng.random(sizes[axis]) * (rng.random(sizes[axis]) < 0.8) + 0.1
+        product = table.take([0], axis=axis) * single.reshape([-1 if a == axis else 1 for a in range(len(sizes))])
+        made = {}
+        for name, some in (("whole", table), ("product", product)):
+            if not some.max() > 0:
+                continue
+            network = mm.Network(variables, [(range(len(sizes)), some)], kind="markov")
+            problem = Problem(network, range(len(sizes)), {})
+            made[name] = [factor.scope for factor in problem.factors]
+            whole = np.ones([problem.values[v].size for v in range(len(sizes))])
+            for scope, part in problem.factors:
+                whole = whole * part.reshape([n if v in scope else 1 for v, n in enumerate(whole.shape)])
+            left = some[np.ix_(*problem.values)]
+            assert np.allclose(whole * math.exp(problem.log_constant), left, rtol=1e-13)
+        for scope in made.get("product", ()):
+            assert axis not in scope or len(scope) == 1
+        if number % 2 and len(sizes) > 2:  # no zeros, and chance makes no product of three variables
+            assert made["whole"] == [tuple(range(len(sizes)))]
 
 
 def test_tables_of_the_smallest_doubles_are_not_taken_apart():

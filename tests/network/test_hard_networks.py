@@ -20,7 +20,7 @@ from margmap.network.conditioning import Conditioning
 from margmap.network.cost_shift import CostShift
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, log_model, restricted
-from margmap.network.mini_bucket import MiniBuckets, decode, literal_bounds, partition
+from margmap.network.mini_bucket import MiniBuckets, decode, literal_bounds, partition, tightened
 from margmap.network.network import Network
 from margmap.network.partial_sum import sum_out_cheap
 from margmap.network.relevance import Problem
@@ -186,6 +186,33 @@ def test_mini_buckets_bound_from_above_however_they_are_divided_and_tightened():
             assert_bounded_under_each_value(literal_bounds(buckets, found), values, asked, problem)
         tight += found.log_upper <= best + 1e-3
     assert tight > 0.6 * len(everything)
+
+
+def test_larger_mini_buckets_begin_where_smaller_ones_have_ended():
+    rng = np.random.default_rng(3)
+    worse, compared = 0, 0
+    for _, asked, _, values, problem, model in instances(1500, 100):
+        best = math.log(values.max())
+        order = elimination_order(model, rng)
+        before, last = None, math.inf
+        for limit in (4, 16, 64, 1 << 20):
+            parts = partition(model, order, limit)
+            buckets = MiniBuckets(model, parts, None if before is None else before.shares(parts))
+            found = buckets.bound(GO_ON)
+            assert found.log_upper >= best - 1e-12 * (1 + abs(best))
+            if before is not None:
+                worse, compared = worse + (found.log_upper > last + 1e-9), compared + 1
+            buckets.tighten(10, 0.1, GO_ON)
+            found = buckets.bound(GO_ON)
+            assert found.log_upper >= best - 1e-12 * (1 + abs(best))
+            assert_bounded_under_each_value(literal_bounds(buckets, found), values, asked, problem)
+            last, before = found.log_upper, tightened(buckets, found)
+            model = before.model
+            state = np.array([rng.integers(k) for k in model.cardinality], dtype=np.int64)
+            assert Scorer(model).score(state) == pytest.approx(value_at(values, asked, problem, state), abs=1e-9)
+        assert buckets.exact
+        assert found.log_upper == pytest.approx(best, abs=1e-8)
+    assert worse < 0.1 * compared  # messages may be put elsewhere, which is rare
 
 
 def assert_bounded_under_each_value(literals, values, asked, problem):

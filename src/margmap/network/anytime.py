@@ -37,7 +37,7 @@ from margmap.network.cost_shift import CostShift
 from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, restricted
 from margmap.network.mini_bucket import MiniBuckets, Tightened, decode, literal_bounds, partition, tightened
-from margmap.network.order import find_order
+from margmap.network.order import ALL_RULES, MIN_WEIGHT, best_order, graph_of
 from margmap.network.partial_sum import sum_out_cheap
 from margmap.network.scoring import Outline, Scorer, outline
 from margmap.network.wcsp import MOST_ENTRIES, Toulbar2, available, prepare
@@ -65,8 +65,8 @@ FIRST_ENTRIES, SCORED_AFTER = 1 << 25, (1 << 10, CHEAP_ENTRIES)
 #: after how many times as many it is given up.
 FIRST_WIDTH, MOST_WIDTH, LAYER_SECONDS, LAYER_PATIENCE = 64, 1 << 18, 1.0, 2.0
 
-#: Widths of the search for a state of nonzero probability.
-BEAMS = (16, 256, 4096)
+#: The search for a state of nonzero probability: rules of its order, and its widths.
+BEAMS = (((MIN_WEIGHT,), (16, 256)), (ALL_RULES, (16, 256, 4096)))
 
 #: Bounds at this temperature or a lower one are good enough to search by.
 COLD = 0.05
@@ -278,14 +278,16 @@ class Anytime:
 
         The hidden variables have values in it too; zeros spread between the tables before, so that few ways end.
         """
-        order = self._order(everything)
-        buckets = self._apart(lambda: MiniBuckets(everything, partition(everything, order, FIRST_LIMIT)))
-        found = self._run(buckets.bound)
-        search = self._apart(lambda: LayeredSearch(search_steps(buckets), buckets, found))
-        for width in BEAMS:
-            result = self._run(partial(search.search, -np.inf, width))
-            if result.state is not None and self._score(result.state, "first possible state"):
-                return
+        for rules, widths in BEAMS:
+            order = self._order(everything, 0.0, rules)
+            parts = self._apart(partial(partition, everything, order, FIRST_LIMIT))
+            buckets = self._apart(partial(MiniBuckets, everything, parts))
+            found = self._run(buckets.bound)
+            search = LayeredSearch(self._apart(partial(search_steps, buckets)), buckets, found)
+            for width in widths:
+                result = self._run(partial(search.search, -np.inf, width))
+                if result.state is not None and self._score(result.state, "first possible state"):
+                    return
 
     def _keep(self, scorer: Scorer) -> None:
         self.scorer = scorer
@@ -543,14 +545,15 @@ class Anytime:
         parts = tuple(part._replace(log_upper=min(part.log_upper, below.log_upper)) for part in seen.children)
         return seen._replace(children=parts)
 
-    def _order(self, model: LogModel) -> list[int]:
-        """An elimination order, hidden variables first."""
+    def _order(self, model: LogModel, seconds: float = 0.5, rules: Sequence[int] = ALL_RULES) -> list[int]:
+        """An elimination order, hidden variables first, looked for in so many seconds."""
         used = sorted({v for factor in model.factors for v in factor.scope})
         place = {v: i for i, v in enumerate(used)}
         scopes = [[place[v] for v in factor.scope] for factor in model.factors]
         cardinality = [model.cardinality[v] for v in used]
         last = [place[v] for v in used if v in model.query] if model.hidden else []
-        found = self._apart(partial(find_order, cardinality, scopes, last, seconds=0.5))
+        graph = self._apart(partial(graph_of, cardinality, scopes))
+        found = self._apart(partial(best_order, graph, last, seconds=seconds, rules=rules))
         return [used[i] for i in found.variables]
 
     def _prune(self, literals: Mapping[int, FloatArray]) -> bool:

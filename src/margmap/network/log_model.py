@@ -18,7 +18,11 @@ import numpy as np
 from margmap.circuit import FloatArray, LongArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.pairs import EPS
+from margmap.network.network import Factor
 from margmap.network.relevance import Problem
+
+# So many entries of tables are turned into logarithms together.
+_TOGETHER = 1 << 14
 
 
 class LogFactor(NamedTuple):
@@ -64,16 +68,30 @@ class LogModel:
 def log_model(problem: Problem, asked: Collection[int]) -> LogModel:
     """The open variables of a problem in the order of ``problem.open``, and its tables."""
     number = {column: i for i, column in enumerate(problem.open)}
-    factors = []
+    factors: list[LogFactor] = []
     constants = [problem.log_constant]
-    with np.errstate(divide="ignore"):
-        for factor in problem.factors:
-            table = np.log(factor.table)
-            top = float(table.max())
-            table -= top
-            constants.append(top)
-            factors.append(LogFactor(tuple(number[v] for v in factor.scope), table))
-    entries = _entry_rounding(factors)
+    entries = 0.0
+    # Tables are small and many: some thousand entries at a time.
+    waiting: list[Factor] = []
+    room = 0
+    for i, factor in enumerate(problem.factors):
+        waiting.append(factor)
+        room += factor.table.size
+        if room < _TOGETHER and i + 1 < len(problem.factors):
+            continue
+        sizes = [one.table.size for one in waiting]
+        at = np.cumsum([0, *sizes])
+        with np.errstate(divide="ignore"):
+            logs = np.log(np.concatenate([one.table.reshape(-1) for one in waiting]))
+        tops = np.maximum.reduceat(logs, at[:-1])
+        logs -= np.repeat(tops, sizes)
+        constants += tops.tolist()
+        lowest = np.minimum.reduceat(np.where(np.isinf(logs), 0.0, logs), at[:-1])
+        entries += float((2 * EPS * (1 - lowest)).sum())
+        for one, first, last in zip(waiting, at[:-1].tolist(), at[1:].tolist(), strict=True):
+            table = logs[first:last].reshape(one.table.shape)
+            factors.append(LogFactor(tuple([number[v] for v in one.scope]), table))
+        waiting, room = [], 0
     # A hidden variable that no table mentions is still summed over.
     mentioned = {v for factor in problem.factors for v in factor.scope}
     alone = [column for column in problem.open if column not in asked and column not in mentioned]
