@@ -9,7 +9,8 @@ The queries are the instances of ../shared/data, or with ``--networks`` five que
 some shares of queried, observed and hidden variables. Each round is a process of its own with kernels that are warm;
 rounds of the two commits alternate, so that whatever else the machine does falls on both. Printed are the seconds of
 all queries together, the median of the ratios, and the queries that changed most. Answers must agree, and what was
-proven before must be proven now. ``--cpu`` counts seconds of computing instead, for a machine that is busy.
+proven before must be proven now. ``--against`` may be a folder with the other commit, whose kernels then stay
+compiled. ``--cpu`` counts seconds of computing instead, for a machine that is busy.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +97,24 @@ def measured(source: Path, options: argparse.Namespace, repeats: int) -> dict[st
     return found
 
 
+@contextmanager
+def checked_out(which: str) -> Iterator[Path]:
+    """The folder of a commit: one that is there already, or one that is made for this and removed."""
+    if Path(which).is_dir():
+        yield Path(which).resolve()
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        other = Path(folder) / "other"
+        subprocess.run(["git", "worktree", "add", "-q", "--detach", other, which], cwd=ROOT, check=True)
+        try:
+            yield other
+        finally:
+            subprocess.run(["git", "worktree", "remove", "--force", other], cwd=ROOT, check=True)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--against", metavar="REV", default="HEAD~1", help="the commit to compare with")
+    parser.add_argument("--against", metavar="REV", default="HEAD~1", help="the commit to compare with, or its folder")
     parser.add_argument("--method", default="auto")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=5, help="of each query in a round")
@@ -111,28 +128,23 @@ def main() -> None:
         return
     if not DATA.is_dir():
         sys.exit(f"no shared data at {DATA}")
-    with tempfile.TemporaryDirectory() as folder:
-        other = Path(folder) / "other"
-        subprocess.run(["git", "worktree", "add", "-q", "--detach", other, options.against], cwd=ROOT, check=True)
-        try:
-            sources = {"before": other, "now": ROOT}
-            for source in sources.values():
-                measured(source, options, 0)  # compiles
-            best: dict[str, dict[str, float]] = {"before": {}, "now": {}}
-            values: dict[str, float] = {}
-            proven: dict[str, set[str]] = {"before": set(), "now": set()}
-            for number in range(options.rounds):
-                for which, source in sources.items():
-                    print(f"round {number + 1}, {which}", file=sys.stderr)
-                    for name, (seconds, log_prob, optimal) in measured(source, options, options.repeats).items():
-                        best[which][name] = min(best[which].get(name, math.inf), seconds)
-                        if not optimal:
-                            continue
-                        proven[which].add(name)
-                        if not math.isclose(values.setdefault(name, log_prob), log_prob, rel_tol=1e-9):
-                            sys.exit(f"{name}: {log_prob!r} where the other has {values[name]!r}")
-        finally:
-            subprocess.run(["git", "worktree", "remove", "--force", other], cwd=ROOT, check=True)
+    with checked_out(options.against) as other:
+        sources = {"before": other, "now": ROOT}
+        for source in sources.values():
+            measured(source, options, 0)  # compiles
+        best: dict[str, dict[str, float]] = {"before": {}, "now": {}}
+        values: dict[str, float] = {}
+        proven: dict[str, set[str]] = {"before": set(), "now": set()}
+        for number in range(options.rounds):
+            for which, source in sources.items():
+                print(f"round {number + 1}, {which}", file=sys.stderr)
+                for name, (seconds, log_prob, optimal) in measured(source, options, options.repeats).items():
+                    best[which][name] = min(best[which].get(name, math.inf), seconds)
+                    if not optimal:
+                        continue
+                    proven[which].add(name)
+                    if not math.isclose(values.setdefault(name, log_prob), log_prob, rel_tol=1e-9):
+                        sys.exit(f"{name}: {log_prob!r} where the other has {values[name]!r}")
     before, now = best["before"], best["now"]
     ratios = {name: now[name] / before[name] for name in now}
     total = sum(now.values()) / sum(before.values())

@@ -513,6 +513,31 @@ def grid(size, seed=0):
     return Network(variables, factors, "markov")
 
 
+@pytest.mark.parametrize("method", ["auto", "andor", pytest.param("wcsp", marks=toulbar2)])
+def test_every_form_of_evidence_is_searched_with(method):
+    rng = np.random.default_rng(3)
+    pairs = [(i, j) for i in range(7) for j in range(i + 1, 7) if rng.random() < 0.7]
+    factors = [(pair, rng.random((3, 3)) + 0.01) for pair in pairs]
+    network = Network([mm.Variable(f"v{i}", 3) for i in range(7)], factors, "markov")
+    forms = {
+        "a value": ({"v5": 1}, 5, [0, 1, 0]),
+        "a set": ({"v5": {0, 1}}, 5, [1, 1, 0]),
+        "all but one": ({"v5": mm.none_of(1)}, 5, [1, 0, 1]),
+        "likelihoods": ({"v5": {0: 0.2, 1: 0.7, 2: 0.1}}, 5, [0.2, 0.7, 0.1]),
+        "a set on the query": ({"v1": {0, 2}}, 1, [1, 0, 1]),
+    }
+    for name, (evidence, column, shares) in forms.items():
+        values = np.ones([3] * 7)
+        for scope, table in [*factors, ((column,), np.array(shares, dtype=np.float64))]:
+            values = values * table.reshape([3 if v in scope else 1 for v in range(7)])
+        values = values.sum(axis=(3, 4, 5, 6))
+        options = {"max_edges": 1} if method == "auto" else {}
+        result = mm.marginal_map(network, ["v0", "v1", "v2"], evidence, method, **options)
+        assert result.status == "optimal", name
+        assert result.log_prob == pytest.approx(math.log(values.max()), abs=1e-9), name
+        assert tuple(result.state.values()) == np.unravel_index(int(values.argmax()), values.shape), name
+
+
 def test_what_does_not_fit_is_searched_instead_of_refused():
     network = grid(6)
     query = list(range(0, 36, 2))

@@ -40,6 +40,8 @@ class Found(NamedTuple):
     #: The most assignments of a layer, and whether some were left out.
     widest: int
     complete: bool
+    #: The share of the layers in which some were left out.
+    cut: float
 
 
 class Step(NamedTuple):
@@ -76,7 +78,7 @@ class LayeredSearch:
         known = np.zeros((1, 0), dtype=np.int16)
         bounds = np.array([self.start])
         trail: list[tuple[LongArray, LongArray]] = []
-        left_out, widest = -np.inf, 1
+        left_out, widest, cut = -np.inf, 1, 0
         for step in self.steps:
             k = self.buckets.model.cardinality[step.variable]
             count, origin, value, bounds = _expand(
@@ -93,16 +95,17 @@ class LayeredSearch:
                 stop,
             )
             if stop[0] != 0:
-                return Found(None, np.inf, widest, complete=False)
+                return Found(None, np.inf, widest, complete=False, cut=1.0)
             origin, value, bounds = origin[:count], value[:count], bounds[:count]
             if count > width:
                 order = np.argpartition(-bounds, width)
-                left_out = max(left_out, float(bounds[order[width:]].max()))
+                left_out, cut = max(left_out, float(bounds[order[width:]].max())), cut + 1
                 kept = np.sort(order[:width])
                 origin, value, bounds = origin[kept], value[kept], bounds[kept]
             widest = max(widest, bounds.size)
             if bounds.size == 0:
-                return Found(None, max(left_out, floor) + self.rounding, widest, left_out == -np.inf)
+                log_upper = max(left_out, floor) + self.rounding
+                return Found(None, log_upper, widest, left_out == -np.inf, cut / len(self.steps))
             known = np.concatenate([known[origin], value[:, None].astype(np.int16)], axis=1)[:, step.keep]
             trail.append((origin, value))
         best = int(np.argmax(bounds))
@@ -112,7 +115,7 @@ class LayeredSearch:
         for step, (origin, value) in zip(reversed(self.steps), reversed(trail), strict=True):
             state[step.variable] = value[at]
             at = int(origin[at])
-        return Found(state, log_upper, widest, left_out == -np.inf)
+        return Found(state, log_upper, widest, left_out == -np.inf, cut / max(1, len(self.steps)))
 
 
 def search_steps(buckets: MiniBuckets) -> tuple[Step, ...]:

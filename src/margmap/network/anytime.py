@@ -46,7 +46,8 @@ from margmap.network.wcsp import MOST_ENTRIES, Toulbar2, available, prepare
 CHEAP_ENTRIES = 1 << 17
 
 #: Mini-buckets begin with tables of this many entries, and grow by this factor as long as time and memory are left.
-FIRST_LIMIT, GROWTH, MOST_LIMIT = 1 << 9, 8, 1 << 24
+#: Where the tables in all do not grow by a factor, the next size is taken at once.
+FIRST_LIMIT, GROWTH, MOST_LIMIT, LEAST_GROWTH = 1 << 9, 8, 1 << 24, 2
 
 #: The share of the memory limit that the tables of mini-buckets may take in all; they are held three times.
 BYTES_PER_ENTRY = 64
@@ -62,8 +63,8 @@ SMALL_ENTRIES, QUICK_ENTRIES = 1 << 16, 1 << 20
 FIRST_ENTRIES, SCORED_AFTER = 1 << 25, (1 << 10, CHEAP_ENTRIES)
 
 #: Assignments a layer of AND/OR search at first and at most; seconds after which a bound's search is not widened, and
-#: after how many times as many it is given up.
-FIRST_WIDTH, MOST_WIDTH, LAYER_SECONDS, LAYER_PATIENCE = 64, 1 << 18, 1.0, 2.0
+#: after how many times as many it is given up. Nor is it widened if more than this share of the layers is too wide.
+FIRST_WIDTH, MOST_WIDTH, LAYER_SECONDS, LAYER_PATIENCE, LAYER_CUT = 64, 1 << 18, 1.0, 2.0, 0.5
 
 #: The search for a state of nonzero probability: rules of its order, and its widths.
 BEAMS = (((MIN_WEIGHT,), (16, 256)), (ALL_RULES, (16, 256, 4096)))
@@ -405,7 +406,7 @@ class Anytime:
             begun = self.limits.clock()
             parts = self._apart(partial(partition, reduced, order, limit))
             entries = sum(parts.sizes(reduced))
-            if entries == last and limit < MOST_LIMIT:
+            if entries < LEAST_GROWTH * last and limit < MOST_LIMIT:
                 limit *= GROWTH
                 continue
             if entries * BYTES_PER_ENTRY > min(self.limits.memory_left(), self.limits.memory) and last >= 0:
@@ -482,6 +483,8 @@ class Anytime:
                     self._search(state, FIRST_SECONDS)
             self._enough()
             if result.complete or width >= MOST_WIDTH or self.limits.clock() - begun > seconds:
+                return
+            if width > FIRST_WIDTH and result.cut > LAYER_CUT:  # a much larger width would not do either
                 return
             width *= 8
 

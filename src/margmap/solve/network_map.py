@@ -51,6 +51,9 @@ from margmap.solve.result import Ranked, Result, without_state
 QUICK_ENTRIES = 1 << 21
 SECONDS_PER_ENTRY = 2e-8
 
+#: What compiling an entry takes, roughly.
+COMPILE_SECONDS_PER_ENTRY = 1.5e-7
+
 #: How much more than compiling elimination may work through and hold: it keeps one table at a time and no nodes.
 MORE_ENTRIES = 4
 MAX_BYTES = 6 << 30
@@ -176,6 +179,8 @@ class _NetworkMap:
         limits = self.limits
         if limits.deadline - limits.clock() < LONG_LIMIT:
             return self._compile(plan, limits)
+        if COMPILE_SECONDS_PER_ENTRY * plan.entries > LONG_SECONDS:
+            self._share_of(FIRST_STATE_SECONDS, lambda search: search.first_state())
         ended, failed = threading.Event(), list[BaseException]()
         mine = limits.until(np.inf, silent=True)
 
@@ -195,7 +200,8 @@ class _NetworkMap:
         thread = threading.Thread(target=searching, daemon=True)
         thread.start()
         try:
-            result = self._compile(plan, limits.until(np.inf, look=_Exchange(self)))
+            exchange = _Exchange(self)
+            result = self._compile(plan, limits.until(np.inf, look=exchange), exchange)
         finally:
             ended.set()
             mine.deadline = -np.inf
@@ -418,6 +424,9 @@ class _NetworkMap:
         asked = set(self.question.columns)
         share = (self.limits.deadline - self.limits.begun) / 20
         graph = self.limits.run(lambda _stop: self._graph(), wait=False)
+        if self.limits.teller is not None:
+            self.found.lower(self._simple_bound(), "")
+            self._tell("looking for an elimination order")
 
         def guess(stop: LongArray) -> float:
             """Entries of the better kind of order by the rule that is quickest."""
@@ -449,6 +458,14 @@ class _NetworkMap:
             seconds, tries = min(share, ORDER_SECONDS), MANY_TRIES
         return best(seconds, tries) if least <= hopeless else (free, first)
 
+    def _simple_bound(self) -> float:
+        """The bound that needs no work: the largest entry of each table, times the values of the hidden variables."""
+        problem, asked = self.problem, set(self.question.columns)
+        assert problem is not None
+        hidden = [np.log(problem.values[column].size) for column in problem.open if column not in asked]
+        tops = [np.log(factor.table.max()) for factor in problem.factors]
+        return raised(problem.log_constant, float(sum(tops)), float(sum(hidden)), problem.rounding + 1e-9)
+
     def _graph(self) -> Graph:
         if self.problem is None:
             self.problem = Problem(self.network, self.question.columns, self.observed)
@@ -472,8 +489,8 @@ class _NetworkMap:
         best = Ranked(named(self.question, found.state), found.log_prob, found.log_prob - log_evidence)
         return result_of(status, [best], log_upper, "elimination", limits, details)
 
-    def _compile(self, plan: Prediction | None, limits: Limits) -> Result:
-        """Compile for this query and ask the circuit."""
+    def _compile(self, plan: Prediction | None, limits: Limits, look: Callable[[], None] = lambda: None) -> Result:
+        """Compile for this query and ask the circuit; ``look`` is called now and then while it is compiled."""
         question, begun = self.question, limits.clock()
         asked, observed = question.columns, self.observed
         included = {*asked, *observed} or {0}
@@ -487,7 +504,7 @@ class _NetworkMap:
             return compile_planned(problem, chosen, included, self.limit, _watch(stop), one_query=True)
 
         self._say("compiling the network for this question")
-        compiled = self.limits.run(compiling, wait=False)
+        compiled = self.limits.run(compiling, wait=False, look=look)
         rounding = compile_rounding(self.network)
         if limits.teller is not None:
             limits.teller.rounding = 2 * question.rounding + rounding
