@@ -64,7 +64,9 @@ FIRST_ENTRIES, SCORED_AFTER = 1 << 25, (1 << 10, CHEAP_ENTRIES)
 
 #: Assignments a layer of AND/OR search at first and at most; seconds after which a bound's search is not widened, and
 #: after how many times as many it is given up. Nor is it widened if more than this share of the layers is too wide.
-FIRST_WIDTH, MOST_WIDTH, LAYER_SECONDS, LAYER_PATIENCE, LAYER_CUT = 64, 1 << 18, 1.0, 2.0, 0.5
+#: Before the last temperature it is made only if the bounds are at most so many nats apart.
+FIRST_WIDTH, MOST_WIDTH, LAYER_SECONDS, LAYER_PATIENCE, LAYER_CUT = 64, 1 << 18, 1.0, 1.5, 0.5
+LAYER_GAP = 3.0
 
 #: The search for a state of nonzero probability: rules of its order, and its widths.
 BEAMS = (((MIN_WEIGHT,), (16, 256)), (ALL_RULES, (16, 256, 4096)))
@@ -429,9 +431,10 @@ class Anytime:
                 self._enough()
                 if not buckets.exact and self._prune(self._apart(partial(literal_bounds, buckets, found))):
                     return True
-                if not buckets.exact and 0 < temperature <= COLD:
-                    last_chance = temperature == _TEMPERATURES[-1]
-                    self._layers(LayeredSearch(steps, buckets, found), LAYER_SECONDS * (5 if last_chance else 1))
+                last_chance = temperature == _TEMPERATURES[-1]
+                close = temperature <= COLD and self.found.log_upper - self.found.log_lower <= LAYER_GAP
+                if not buckets.exact and temperature > 0 and (close or last_chance):
+                    self._layers(LayeredSearch(steps, buckets, found), LAYER_SECONDS * (2 if last_chance else 1))
             if buckets.exact:
                 return False
             if conditioning is None or entries <= CONDITION_ENTRIES:
