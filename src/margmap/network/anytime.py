@@ -419,7 +419,8 @@ class Anytime:
                 partial(MiniBuckets, reduced, parts, None if before is None else before.shares(parts))
             )
             steps: tuple[Step, ...] = () if buckets.exact else self._apart(partial(search_steps, buckets))
-            for temperature in (0.0,) if buckets.exact else (0.0, *_TEMPERATURES[0 if before is None else _WARM :]):
+            colder = () if buckets.exact else _TEMPERATURES[0 if before is None else _WARM :]
+            for temperature in (0.0, *colder):
                 if temperature > 0:
                     self._run(partial(buckets.tighten, _STEPS, temperature * spread))
                 found = self._run(buckets.bound)
@@ -431,7 +432,7 @@ class Anytime:
                 self._enough()
                 if not buckets.exact and self._prune(self._apart(partial(literal_bounds, buckets, found))):
                     return True
-                last_chance = temperature == _TEMPERATURES[-1]
+                last_chance = (temperature,) == colder[-1:]
                 close = temperature <= COLD and self.found.log_upper - self.found.log_lower <= LAYER_GAP
                 if not buckets.exact and temperature > 0 and (close or last_chance):
                     self._layers(LayeredSearch(steps, buckets, found), LAYER_SECONDS * (2 if last_chance else 1))
