@@ -559,6 +559,9 @@ def test_progress_tells_bounds_that_close_and_may_stop_it():
     assert upper == sorted(upper, reverse=True)
     assert seen[-1].log_lower == result.log_prob
     assert set(seen[-1].state) == set(query)
+    early = [one for one in seen if one.doing == "looking for an elimination order"]
+    assert early[-1].log_lower == -math.inf  # a bound comes before any state
+    assert result.log_prob <= early[-1].log_upper < math.inf
 
     def enough(_progress):
         raise RuntimeError
