@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import signal
+import sys
 import warnings
 from pathlib import Path
 
@@ -97,14 +99,10 @@ def test_all_sources_give_the_same(path: Path, tmp_path: Path) -> None:
     sources: list[object] = [tmp_path / "packed.csv.gz", str(tmp_path / "semicolons.csv"), tmp_path / "tabs.tsv"]
     frame = pandas.read_csv(path)
     sources += [frame, frame.convert_dtypes()]
-    try:
-        import pyarrow  # noqa: F401
-
-        frame.to_parquet(tmp_path / "table.parquet")
-        sources.append(tmp_path / "table.parquet")
-    except ImportError:
-        with pytest.raises(mm.MissingExtraError, match="pyarrow"):
-            (tmp_path / "x.parquet").write_bytes(b"PAR1") and read_table(tmp_path / "x.parquet")
+    pytest.importorskip("pyarrow")
+    frame.to_parquet(tmp_path / "table.parquet")
+    frame.convert_dtypes().to_parquet(tmp_path / "nullable.pq", compression="gzip")
+    sources += [tmp_path / "table.parquet", str(tmp_path / "nullable.pq")]
     for source in sources:
         table = quiet(source)
         assert table.names == expected.names
@@ -115,6 +113,25 @@ def test_all_sources_give_the_same(path: Path, tmp_path: Path) -> None:
                 two.encoding.kind,
                 two.encoding.edges,
             )
+
+
+@pytest.mark.parametrize("gone", ["pandas", "pyarrow"])
+def test_parquet_needs_an_extra(gone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, gone, None)
+    with pytest.raises(mm.MissingExtraError, match=r"pip install 'margmap\[tables\]'"):
+        read_table(tmp_path / "x.parquet")
+
+
+def test_a_text_among_many_numbers_is_missing_if_unknown_values_are(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a\n" + "\n".join(str(i / 7) for i in range(40_000)) + "\nodd\n3.25\n")
+    with pytest.raises(mm.DataError, match=r"row 40000 .*'odd' is no number"):
+        read_table(path)
+    known = read_table([[float(i) / 7] for i in range(100)], bins=4)
+    found = encode([dataclasses.replace(known.variables[0], name="a")], path, "missing")
+    assert found[-2:, 0].tolist() == [-1, 0]
+    assert (found[:-2, 0] >= 0).all()
 
 
 def test_a_header_is_seen_and_can_be_said(tmp_path: Path) -> None:

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from margmap.circuit import BINOMIAL, CATEGORICAL, GAUSSIAN, Circuit, FloatArray, LongArray
 from margmap.circuit.layers import Layers
 from margmap.circuit.leaves import leaf_tables
-from margmap.errors import DataError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits
 from margmap.foundation.slices import starts
@@ -351,8 +350,6 @@ def _resumed_tree(circuit: Circuit, places: Sequence[Place]) -> tuple[LevelTree,
         parent[place.column] = places[place.parent].column if place.parent >= 0 else -1
         kind = int(circuit.kind[place.leaf[0]])
         kinds[place.column] = "gaussian" if kind == GAUSSIAN else "binomial" if kind == BINOMIAL else "categorical"
-    if len(places) != parent.size:
-        raise DataError(f"the circuit to go on from has leaves of {len(places)} of its {parent.size} variables only")
     return level_tree(parent), tuple(kinds)
 
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -90,6 +90,8 @@ class Words:
     numbers: tuple[float, ...]
     #: Those that are not missing everywhere.
     own: tuple[str, ...]
+    #: Whether any text among the numbers of a long column is missing too.
+    any_text: bool = False
 
 
 def missing_words(missing: Any) -> Words:
@@ -106,8 +108,8 @@ def read_raw(
     """The columns of anything that is a table."""
     if isinstance(source, str | PathLike):
         path = place_of(source)
-        if path.suffix.lower() in (".parquet", ".pq"):
-            return _of_frame(_parquet(path), str(path), words)
+        if is_parquet(path):
+            return _of_frame(read_parquet(path), str(path), words)
         return _of_file(path, words, header, delimiter)
     if hasattr(source, "to_pandas") and not hasattr(source, "iloc"):  # polars, pyarrow
         source = source.to_pandas()
@@ -151,72 +153,72 @@ def joined(one: RawColumn, two: RawColumn, what: str) -> RawColumn:
 # -- files
 
 
-def _parquet(path: Path) -> Any:
+def is_parquet(path: Path) -> bool:
+    """Whether a file is one of Parquet, by its name."""
+    return path.suffix.lower() in (".parquet", ".pq")
+
+
+def read_parquet(path: Path) -> Any:
+    """The frame in a Parquet file."""
     try:
         import pandas
+        import pyarrow
     except ImportError:
-        raise MissingExtraError(f"{path}: Parquet files need pandas and pyarrow: pip install pandas pyarrow") from None
+        raise MissingExtraError(
+            f"{path}: Parquet files need pandas and pyarrow: pip install 'margmap[tables]'"
+        ) from None
     try:
-        return pandas.read_parquet(path)
-    except ImportError:
-        raise MissingExtraError(f"{path}: Parquet files need pyarrow: pip install pyarrow") from None
+        return pandas.read_parquet(path, engine="pyarrow")
     except FileNotFoundError:
         raise FormatError("there is no such file", path=path) from None
-    except Exception as error:
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
         raise FormatError(f"not a Parquet file that can be read: {shorten(str(error))}", path=path) from error
 
 
 def _of_file(path: Path, words: Words, header: bool | None, delimiter: str | None) -> RawTable:
+    file = text_rows(path, words, header, delimiter)
+    names: list[Name] = list(range(1, file.width + 1))
+    if file.names is not None:
+        names = [cell.strip() or f"column {i}" for i, cell in enumerate(file.names, 1)]
+        checked_names(names, str(path))
+    columns = [_TextColumn(name, words, path) for name in names]
+    count = 0
+    for block in _blocks(file.rows):
+        for column, cells in zip(columns, zip(*block, strict=True), strict=True):
+            column.add(cells)
+        count += len(block)
+    if not count:
+        raise FormatError("the file has a header and no rows", path=path)
+    origin: Origin = "lines" if file.names is None else "table"
+    return RawTable(tuple(column.finished() for column in columns), count, origin, str(path))
+
+
+class TextRows(NamedTuple):
+    """The cells of a CSV file as they are written, its rows one by one."""
+
+    #: The first line where it is a header, otherwise None.
+    names: list[str] | None
+    rows: Iterator[list[str]]
+    width: int
+    delimiter: str
+
+
+def text_rows(path: Path, words: Words, header: bool | None = None, delimiter: str | None = None) -> TextRows:
+    """The rows of a CSV file; its header and its delimiter are guessed where they are not given."""
     delimiter = "\t" if delimiter == "tab" else delimiter
     if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
         raise DataError(f"delimiter={delimiter!r}: give one character, such as ';' or a tab")
     lines = stream_lines(path)
     first = list(islice(lines, _LOOK))
     chosen = _guessed_delimiter(first) if delimiter is None else delimiter
-    reader = csv.reader(chain(first, lines), delimiter=chosen, strict=True)
-    rows = _checked_rows(reader, path, chosen)
+    rows = _checked_rows(csv.reader(chain(first, lines), delimiter=chosen, strict=True), path, chosen)
     look = list(islice(rows, _LOOK))
     if not look:
         raise FormatError("the file has no rows", path=path)
     if delimiter is not None:
         _check_delimiter(look, delimiter, path)
-    if header is None:
-        header = looks_like_header(look, words)
-    names: list[Name] = list(range(1, len(look[0]) + 1))
-    if header:
-        names = [cell.strip() or f"column {i}" for i, cell in enumerate(look[0], 1)]
-        checked_names(names, str(path))
-        look = look[1:]
-    columns = [_TextColumn(name, words, path) for name in names]
-    count = 0
-    for block in _blocks(chain(look, rows)):
-        for column, cells in zip(columns, zip(*block, strict=True), strict=True):
-            column.add(cells)
-        count += len(block)
-    if not count:
-        raise FormatError("the file has a header and no rows", path=path)
-    return RawTable(tuple(column.finished() for column in columns), count, "table" if header else "lines", str(path))
-
-
-@dataclass(frozen=True)
-class TextRows:
-    """The cells of a file as they are written: ``names`` is its header, None where it has none."""
-
-    names: list[str] | None
-    rows: list[list[str]]
-    delimiter: str
-
-
-def read_text(path: Path, header: bool | None = None, delimiter: str | None = None) -> TextRows:
-    """The cells of a CSV file as texts, with header and delimiter guessed as :func:`read_raw` does."""
-    lines = list(stream_lines(path))
-    chosen = _guessed_delimiter(lines[:_LOOK]) if delimiter is None else delimiter
-    rows = list(_checked_rows(csv.reader(lines, delimiter=chosen, strict=True), path, chosen))
-    if not rows:
-        raise FormatError("the file has no rows", path=path)
-    if header is None:
-        header = looks_like_header(rows[:_LOOK], missing_words(()))
-    return TextRows(rows[0], rows[1:], chosen) if header else TextRows(None, rows, chosen)
+    names = look[0] if (looks_like_header(look, words) if header is None else header) else None
+    return TextRows(names, chain(look[1:] if names is not None else look, rows), len(look[0]), chosen)
 
 
 def _guessed_delimiter(lines: Sequence[str]) -> str:
@@ -373,6 +375,8 @@ class _TextColumn:
             text = cell.strip()
             if text not in self.words.texts:
                 number = number_of(text)
+                if number is None and self.words.any_text:
+                    continue
                 if number is None:
                     row = self.rows - len(cells) + i
                     raise DataError(
