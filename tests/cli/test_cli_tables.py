@@ -194,6 +194,7 @@ BAD = {
     "one value only": ("a,b\n" + "x,0\nx,1\n" * 5, (), 0, ""),
     "mixed types": ("a,b\n" + "1.5,0\n2.25,1\n" * 10_000 + "oops,1\n", ("--bins", "a=2"), 2, "column a"),
     "wrong delimiter": ("a;b\n1;2\n2;1\n", ("--delimiter", ","), 2, "the delimiter is ';', perhaps"),
+    "seldom delimiter": ("a b\n1 2\n2 1\n", (), 2, "say delimiter=' ' (--delimiter), otherwise delimiter=','"),
     "ragged lines": ("a,b\n1,2\n1\n", (), 2, "line 3: 1 values, but the lines before have 2"),
     "a quote that is not closed": ('a,b\n1,"x\n2,y\n', (), 2, ""),
     "no rows": ("a,b\n", ("--header",), 2, "no rows"),
@@ -219,6 +220,22 @@ def test_bad_tables_are_errors_or_right_results(what: str, learner: str, tmp_pat
     else:
         assert error.startswith("margmap: error: ")
         assert error.count("\n") <= 3
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_table_is_read(tmp_path: Path) -> None:
+    for output, said in (("model.foo", "the name says no format"), ("nowhere/model.json", "no such folder")):
+        code, _, error = run("learn", tmp_path / "none.csv", "-o", tmp_path / output)
+        assert code == 2
+        assert said in error
+
+
+def test_texts_with_spaces_are_one_column_if_so_said(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("full name\nNew York\nNew York\nSan Jose\n")
+    code, text, _ = run("learn", tmp_path / "t.csv", "--describe", "--json", "--delimiter", ",")
+    assert code == 0
+    assert json.loads(text)["columns"][0]["values"] == ["New York", "San Jose"]
+    code, text, _ = run("learn", tmp_path / "t.csv", "--describe", "--json", "--delimiter", " ")
+    assert [column["name"] for column in json.loads(text)["columns"]] == ["full", "name"]
 
 
 @pytest.mark.parametrize("content", ["", "a,b\n1,2\n", "1,2\n", "season,degrees,coats\nsummer,2\n"])

@@ -89,6 +89,8 @@ def learn(
         raise QueryError(f"there is no learner {learner!r}: known are {', '.join(LEARNERS)}")
     if output is None and not describe:
         raise typer.BadParameter("give --output MODEL, or --describe to see what the columns are taken for")
+    if output is not None and not describe:
+        _check_output(output)
     start = _load(resume)
     reading = given(header=header, delimiter=delimiter, missing=missing, bins=_parse_bins(bins))
     reading |= given(columns=parse_columns("--columns", columns))
@@ -97,7 +99,7 @@ def learn(
         _describe(train, json)
         return
     assert output is not None
-    _check_output(output, train)
+    _check_values(output, train)
     chosen = _chosen(learner, train)
     if start is not None and (latent is not None or (components is not None and chosen != "strudel")):
         raise QueryError(
@@ -201,7 +203,7 @@ def _describe(table: Table, json: bool) -> None:
         print(f"left out: {each.name} ({each.reason})")
 
 
-def _check_output(output: Path, train: Table) -> None:
+def _check_output(output: Path) -> None:
     """Refuse before the work what cannot be written after it."""
     from margmap.circuit import Circuit
     from margmap.io.formats import FORMATS, format_name, formats_of
@@ -209,10 +211,16 @@ def _check_output(output: Path, train: Table) -> None:
     known = [name for name in formats_of(Circuit) if FORMATS[name].write is not None]
     if format_name(output) not in known:
         raise FormatError(f"the name says no format: end it in {', '.join('.' + name for name in known)}", path=output)
+    if not output.absolute().parent.is_dir():
+        raise FormatError("there is no such folder", path=output.parent)
+
+
+def _check_values(output: Path, train: Table) -> None:
+    """The same of what the table has."""
+    from margmap.io.formats import format_name
+
     if format_name(output) == "psdd" and any(variable.cardinality != 2 for variable in train.variables):
         raise FormatError("psdd is for binary variables, and the data has others: write .json", path=output)
-    if not output.parent.is_dir():
-        raise FormatError("there is no such folder", path=output.parent)
 
 
 def _chosen(learner: str | None, train: Table) -> str:

@@ -37,6 +37,8 @@ _BLOCK, _LOOK = 1 << 14, 200
 # A column of a file with more different entries than these keeps numbers, if all are numbers; no more texts are kept.
 _MANY_NUMBERS, _MANY_TEXTS = 4096, 100_000
 _DELIMITERS = (",", ";", "\t", "|")
+# What divides cells too seldom to be guessed.
+_SELDOM = (":", " ")
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 
 
@@ -215,8 +217,7 @@ def text_rows(path: Path, words: Words, header: bool | None = None, delimiter: s
     look = list(islice(rows, _LOOK))
     if not look:
         raise FormatError("the file has no rows", path=path)
-    if delimiter is not None:
-        _check_delimiter(look, delimiter, path)
+    _check_delimiter(look, delimiter, path)
     names = look[0] if (looks_like_header(look, words) if header is None else header) else None
     return TextRows(names, chain(look[1:] if names is not None else look, rows), len(look[0]), chosen)
 
@@ -237,13 +238,20 @@ def _guessed_delimiter(lines: Sequence[str]) -> str:
     return best
 
 
-def _check_delimiter(rows: Sequence[Sequence[str]], delimiter: str, path: Path) -> None:
+def _check_delimiter(rows: Sequence[Sequence[str]], said: str | None, path: Path) -> None:
+    """Refuse lines of one cell that another delimiter would divide; one that is seldom, where none was said."""
     if len(rows[0]) > 1:
         return
-    for other in _DELIMITERS:
-        if other != delimiter and all(other in row[0] for row in rows):
+    for other in _DELIMITERS if said is not None else _SELDOM:
+        times = {row[0].strip().count(other) for row in rows}
+        if other != said and 0 not in times and (said is not None or (len(times) == 1 and len(rows) > 1)):
             raise FormatError(
-                f"every line is one cell with {other!r} in it: the delimiter is {other!r}, perhaps, not {delimiter!r}",
+                f"every line is one cell with {other!r} in it: "
+                + (
+                    f"the delimiter is {other!r}, perhaps, not {said!r}"
+                    if said is not None
+                    else f"if it divides cells, say delimiter={other!r} (--delimiter), otherwise delimiter=','"
+                ),
                 path=path,
                 line=1,
             )
