@@ -21,7 +21,7 @@ from margmap.circuit.encoding import bin_names
 from margmap.cli import app
 from margmap.errors import DroppedColumnWarning, LostNamesWarning
 from margmap.learn.column_kinds import quantile_edges, shortest_between
-from margmap.learn.table import Table, decode, encode, read_table, read_tables
+from margmap.learn.table import Table, decode, encode, read_both, read_table, read_tables
 
 HEADER = "city,age,score,member,grade,when,id,gone\n"
 
@@ -132,6 +132,40 @@ def test_a_text_among_many_numbers_is_missing_if_unknown_values_are(tmp_path: Pa
     found = encode([dataclasses.replace(known.variables[0], name="a")], path, "missing")
     assert found[-2:, 0].tolist() == [-1, 0]
     assert (found[:-2, 0] >= 0).all()
+
+
+def test_columns_of_no_use_in_data_and_validation_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dates, identifiers of more texts than are kept, and columns without entries, in one of the two or in both."""
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.setattr("margmap.learn.raw_columns._MANY_TEXTS", 30)
+    when = pandas.to_datetime(["2024-01-01", "2024-02-01"] * 20)
+    frame = pandas.DataFrame(
+        {"when": when, "id": [f"C{i}" for i in range(40)], "a": ["x", "y"] * 20, "n": [1.5, 2.5] * 20}
+    )
+    none = frame.assign(when=None, a=None, n=np.nan)
+    for data, valid in ((frame, frame), (frame, none), (none, frame)):
+        valid = valid.assign(id=[f"D{i}" for i in range(40)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DroppedColumnWarning)
+            table, more = read_both(data, valid, bins=2)
+        assert table.names == ("a", "n")
+        assert [each.name for each in table.dropped] == ["when", "id"]
+        for codes, source in ((table.codes, data), (more, valid)):
+            assert codes.shape == (40, 2)
+            assert np.array_equal(codes[:, 0], [-1] * 40 if source.a.isna().all() else [0, 1] * 20)
+            assert np.array_equal(codes[:, 1], [-1] * 40 if source.a.isna().all() else [0, 1] * 20)
+    for column in (pandas.DataFrame({"a": when}), pandas.DataFrame({"a": [1.5, 2.5] * 20})):
+        with pytest.raises(mm.DataError, match=r"column a has text and (dates|numbers) in the data and the validation"):
+            read_both(frame[["a"]], column)
+    many, few = tmp_path / "many.csv", tmp_path / "few.csv"
+    many.write_text("id,a\n" + "".join(f"C{i},{i % 2}\n" for i in range(60)))
+    few.write_text("id,a\n" + "".join(f"C{i},{i % 2}\n" for i in range(100, 110)))
+    (tmp_path / "more.csv").write_text(many.read_text().replace("C", "D"))
+    for data, valid in ((many, tmp_path / "more.csv"), (many, few), (few, many)):
+        with pytest.warns(DroppedColumnWarning, match="an identifier"):
+            table, more = read_both(data, valid)
+        assert table.names == ("a",)
+        assert len(table) + len(more) in (70, 120)
 
 
 def test_a_header_is_seen_and_can_be_said(tmp_path: Path) -> None:

@@ -258,7 +258,7 @@ def _run(name: str, train: Table, valid: Table | None, options: dict[str, Any]) 
             parts = (reached.get(each, told.iteration) / most for each, most in limits.items())
             show(progress(told, max(parts, default=None)))
 
-        told_by = next(name for name in ("on_progress", "on_iteration", "on_progress") if name in known)
+        told_by = next(name for name in ("on_progress", "on_iteration") if name in known)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NoSplitWarning)
             found = function(train, valid, **options, **{told_by: tell})

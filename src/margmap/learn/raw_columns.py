@@ -135,11 +135,20 @@ def checked_names(names: Sequence[Name], what: str) -> None:
 
 def joined(one: RawColumn, two: RawColumn, what: str) -> RawColumn:
     """The entries of two tables in one column."""
-    if (one.numbers is None) != (two.numbers is None) or "date" in (one.entries, two.entries):
+    dates = [column for column in (one, two) if column.entries == "date"]
+    if len(dates) == 2 or (dates and (two if dates[0] is one else one).absent.all()):
+        return dates[0]
+    if not dates and (one.overflow is not None or two.overflow is not None):
+        parts = [(len(each.texts), each.size) if each.overflow is None else each.overflow for each in (one, two)]
+        return RawColumn(one.name, "text", overflow=(parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]))
+    if dates or (one.numbers is None) != (two.numbers is None):
         for empty, other in ((one, two), (two, one)):
-            if other.entries != "date" and empty.absent.all():
-                return other
-        raise DataError(f"column {one.name} is text in one of {what} and the validation data, and numbers in the other")
+            if not dates and empty.absent.all():
+                return _lengthened(other, empty.size, before=empty is one)
+        kinds = " and ".join(
+            "dates" if each.entries == "date" else "text" if each.numbers is None else "numbers" for each in (one, two)
+        )
+        raise DataError(f"column {one.name} has {kinds} in {what} and the validation data: make them alike")
     if one.numbers is not None and two.numbers is not None:
         entries = one.entries if one.entries == two.entries else "float"
         return replace(one, entries=entries, numbers=np.concatenate((one.numbers, two.numbers)))
@@ -150,6 +159,15 @@ def joined(one: RawColumn, two: RawColumn, what: str) -> RawColumn:
     moved = np.array([*(place[text] for text in two.texts), -1], dtype=np.int32)[two.ids]
     entries = one.entries if one.entries == two.entries else "text"
     return replace(one, entries=entries, texts=texts, ids=np.concatenate((one.ids, moved)))
+
+
+def _lengthened(column: RawColumn, rows: int, *, before: bool) -> RawColumn:
+    """A column with missing entries before or after its own."""
+    around = (rows, 0) if before else (0, rows)
+    if column.numbers is not None:
+        return replace(column, numbers=np.pad(column.numbers.astype(np.float64), around, constant_values=np.nan))
+    assert column.ids is not None
+    return replace(column, ids=np.pad(column.ids, around, constant_values=-1))
 
 
 # -- files
