@@ -229,6 +229,16 @@ def test_a_file_that_cannot_be_written_is_refused_before_the_table_is_read(tmp_p
         assert said in error
 
 
+def test_words_among_numbers_are_pointed_out(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{i % 5},{'xyz'[i % 3]}\n" for i in range(30)) + "not said,x\n")
+    code, text, _ = run("learn", tmp_path / "t.csv", "--describe")
+    assert code == 0
+    assert text.splitlines()[-1] == "a has numbers and not said: if that stands for missing, say --missing 'not said'"
+    code, text, _ = run("learn", tmp_path / "t.csv", "--describe", "--missing", "not said")
+    assert "stands for missing" not in text
+    assert "codes" in text
+
+
 def test_texts_with_spaces_are_one_column_if_so_said(tmp_path: Path) -> None:
     (tmp_path / "t.csv").write_text("full name\nNew York\nNew York\nSan Jose\n")
     code, text, _ = run("learn", tmp_path / "t.csv", "--describe", "--json", "--delimiter", ",")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import shlex
 import sys
 import time
 import warnings
@@ -201,6 +202,18 @@ def _describe(table: Table, json: bool) -> None:
     print_table(("column", "kind", "values", "missing", "value=rows"), rows)
     for each in table.dropped:
         print(f"left out: {each.name} ({each.reason})")
+    for column in schema:
+        words = _words_among_numbers(column)
+        if words:
+            said = " ".join(f"--missing {shlex.quote(word)}" for word in words)
+            print(f"{column['name']} has numbers and {', '.join(words)}: if that stands for missing, say {said}")
+
+
+def _words_among_numbers(column: Mapping[str, Any]) -> list[str]:
+    """The one or two texts of a column of texts that are no numbers, where all others are."""
+    texts = column["values"] if column["kind"] == "states" else []
+    words = [text for text in texts if number_of(text) is None]
+    return words if len(words) <= 2 < len(texts) - len(words) else []
 
 
 def _check_output(output: Path) -> None:

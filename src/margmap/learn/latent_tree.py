@@ -456,7 +456,8 @@ class _Run:
     def epoch(self, rng: np.random.Generator, begun: float, ended: float) -> float:
         """Go over all rows once, and return their mean log-likelihood on the way; less of them if it is stopped."""
         order = rng.permutation(self.rows.number)
-        total, done, batches = 0.0, 0, max(1, self.rows.number // self.batch)
+        # No batch is larger than was said: half of one then is one tile, and no tile has a row or two only.
+        total, done, batches = 0.0, 0, -(-self.rows.number // self.batch)
         for number, part in enumerate(np.array_split(order, batches)):
             progress = begun + (ended - begun) * number / batches
             if np.isfinite(self.limits.deadline):  # the step must be small when the time is over
