@@ -134,6 +134,19 @@ def test_a_text_among_many_numbers_is_missing_if_unknown_values_are(tmp_path: Pa
     assert (found[:-2, 0] >= 0).all()
 
 
+def test_numbers_with_commas_are_no_identifiers(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("price;a\n" + "".join(f"{i},{i:02};{i % 2}\n" for i in range(40)))
+    with pytest.warns(DroppedColumnWarning, match="price is left out: numbers with commas, such as 0,00: write a dec"):
+        assert read_table(path).names == ("a",)
+
+
+def test_a_cell_may_have_two_lines(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'a,b\r\n"x\r\ny",1\r\nxy,2\r\n')
+    assert read_table(path).variables[0].states == ("x\r\ny", "xy")
+
+
 def test_columns_of_no_use_in_data_and_validation_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Dates, identifiers of more texts than are kept, and columns without entries, in one of the two or in both."""
     pandas = pytest.importorskip("pandas")
@@ -155,7 +168,9 @@ def test_columns_of_no_use_in_data_and_validation_data(tmp_path: Path, monkeypat
             assert np.array_equal(codes[:, 0], [-1] * 40 if source.a.isna().all() else [0, 1] * 20)
             assert np.array_equal(codes[:, 1], [-1] * 40 if source.a.isna().all() else [0, 1] * 20)
     for column in (pandas.DataFrame({"a": when}), pandas.DataFrame({"a": [1.5, 2.5] * 20})):
-        with pytest.raises(mm.DataError, match=r"column a has text and (dates|numbers) in the data and the validation"):
+        with pytest.raises(
+            mm.DataError, match=r"column a has text in the data and (dates|numbers) in the validation data"
+        ):
             read_both(frame[["a"]], column)
     many, few = tmp_path / "many.csv", tmp_path / "few.csv"
     many.write_text("id,a\n" + "".join(f"C{i},{i % 2}\n" for i in range(60)))
@@ -177,6 +192,8 @@ def test_a_header_is_seen_and_can_be_said(tmp_path: Path) -> None:
         ("city,name\nRome,Ann\nRome,Bob\n", ("city", "name")),
         ("red,red\nred,blue\nblue,red\n", (1, 2)),
         (",b\n0,x\n1,y\n", ("column 1", "b")),
+        ("a,b,\n1,2,\n2,1,\n", ("a", "b")),  # every line ends with a delimiter
+        ("a,,b\n1,,2\n2,x,1\n", (1, 2, 3)),
     ]:
         path.write_text(text)
         assert quiet(path).names == names
@@ -388,7 +405,7 @@ def test_mixed_types(tmp_path: Path) -> None:
     frame = pandas.DataFrame({"x": [1, "a", 2.5]})
     with pytest.raises(mm.DataError, match=r"column x, row 1 .*'a' is text, but the entries before are a number"):
         read_table(frame)
-    with pytest.raises(mm.DataError, match=r"(text|numbers) in one"):
+    with pytest.raises(mm.DataError, match=r"has text in the data and numbers in the validation data"):
         read_tables(pandas.DataFrame({"a": ["x", "y"]}), pandas.DataFrame({"a": [1, 2]}))
 
 

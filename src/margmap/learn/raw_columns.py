@@ -145,10 +145,9 @@ def joined(one: RawColumn, two: RawColumn, what: str) -> RawColumn:
         for empty, other in ((one, two), (two, one)):
             if not dates and empty.absent.all():
                 return _lengthened(other, empty.size, before=empty is one)
-        kinds = " and ".join(
-            "dates" if each.entries == "date" else "text" if each.numbers is None else "numbers" for each in (one, two)
-        )
-        raise DataError(f"column {one.name} has {kinds} in {what} and the validation data: make them alike")
+        kinds = ["dates" if c.entries == "date" else "text" if c.numbers is None else "numbers" for c in (one, two)]
+        said = f"{kinds[0]} in {what} and {kinds[1]} in the validation data"
+        raise DataError(f"column {one.name} has {said}: make them alike")
     if one.numbers is not None and two.numbers is not None:
         entries = one.entries if one.entries == two.entries else "float"
         return replace(one, entries=entries, numbers=np.concatenate((one.numbers, two.numbers)))
@@ -231,7 +230,8 @@ def text_rows(path: Path, words: Words, header: bool | None = None, delimiter: s
     lines = stream_lines(path)
     first = list(islice(lines, _LOOK))
     chosen = _guessed_delimiter(first) if delimiter is None else delimiter
-    rows = _checked_rows(csv.reader(chain(first, lines), delimiter=chosen, strict=True), path, chosen)
+    ended = (f"{line}\n" for line in chain(first, lines))  # a cell in quotes may have more than one line
+    rows = _checked_rows(csv.reader(ended, delimiter=chosen, strict=True), path, chosen)
     look = list(islice(rows, _LOOK))
     if not look:
         raise FormatError("the file has no rows", path=path)
@@ -305,20 +305,21 @@ def looks_like_header(rows: Sequence[Sequence[str]], words: Words) -> bool:
     """Whether the first of these rows has names: texts, above a column of numbers or such as are in no other row.
 
     A first row with a number or a missing entry in it is no header, but its first cell may be empty, as pandas writes
-    it above the index.
+    it above the index, and one above a column of empty cells, as behind a delimiter that ends every line.
     """
-    names = [cell.strip() for cell in rows[0]]
+    below = [[row[i].strip() for row in rows[1:]] for i in range(len(rows[0]))]
+    names = [(i, cell.strip()) for i, cell in enumerate(rows[0]) if cell.strip() or any(below[i])]
     never = MISSING_WORDS | {QUESTION_MARK}
-    if any(number_of(name) is not None or (name in never and (i or name)) for i, name in enumerate(names)):
+    if any(number_of(name) is not None or (name in never and (i or name)) for i, name in names):
         return False
-    if not any(names):
+    if not any(name for _, name in names):
         return False
     new = True
-    for i, name in enumerate(names):
-        below = {row[i].strip() for row in rows[1:]} - words.texts
-        if below and all(number_of(text) is not None for text in below):
+    for i, name in names:
+        entries = {*below[i]} - words.texts
+        if entries and all(number_of(text) is not None for text in entries):
             return True
-        new = new and name not in below
+        new = new and name not in entries
     return new and len(rows) > 1
 
 
