@@ -210,3 +210,12 @@ def test_no_batch_is_larger_than_was_said(monkeypatch: pytest.MonkeyPatch) -> No
         sizes.clear()
         learn_hclt(rows, latent=2, epochs=1, batch=batch)
         assert sizes == expected
+
+
+def test_a_limit_of_time_that_is_far_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step shrinks with the time that is left, but not for what reading the rows and learning the tree took."""
+    rows = tangled(200, 5, seed=1)
+    for seconds, same in ((4.0, True), (50.0, False)):
+        monkeypatch.setattr(latent_tree._Run, "seconds", lambda _, seconds=seconds: seconds)
+        one, two = (learn_hclt(rows, latent=3, epochs=3, time_limit=limit).circuit for limit in (None, 100.0))
+        assert np.array_equal(one.log_weight, two.log_weight) == same

@@ -39,6 +39,8 @@ _LEAST_DEVIATION = 1e-2
 _LEAST_STEPS, _SMALLEST_BATCH = 10, 8
 # How far the counts move towards those of a batch at the beginning of a run, and of one that goes on from a model.
 _FIRST_STEP, _RESUMED_STEP = 0.5, 0.1
+# A limit of time is not felt before this part of it is over, so that reading the rows does not change the steps.
+_SLACK = 0.05
 # What the step is multiplied by when it is too large for the validation rows to become more likely.
 _SMALLER = 0.25
 
@@ -462,7 +464,8 @@ class _Run:
             progress = begun + (ended - begun) * number / batches
             if np.isfinite(self.limits.deadline):  # the step must be small when the time is over
                 share = self.seconds() / max(self.limits.deadline - self.limits.begun, 1e-9)
-                progress = min(1.0, max(progress, share))
+                if share > max(progress, _SLACK):
+                    progress = min(1.0, share)
             # From half of a batch to as much as all rows weigh, in even steps.
             last = min(self.first_step, self.batch / self.rows.number)
             size = max(last, self.factor * (self.first_step + (last - self.first_step) * progress))
