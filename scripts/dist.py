@@ -53,6 +53,16 @@ SMOKE = {
         search = GridSearchCV(Strudel(iterations=3, patience=2), {"pseudocount": [0.5, 1.0]}, cv=2).fit(rows)
         assert np.isfinite(search.best_score_)
     """,
+    "tables": """
+        import pandas
+        import margmap as mm
+        rows = [{"sky": "grey", "mm": 7.5}, {"sky": "blue", "mm": 0.0}, {"sky": "grey", "mm": 6.0}] * 20
+        pandas.DataFrame(rows).to_parquet("rows.parquet")
+        circuit = mm.learn.hclt("rows.parquet", latent=2, epochs=5)
+        asked = pandas.DataFrame({"sky": [None, "blue"], "mm": [7.0, None]})
+        filled = mm.impute(circuit, asked).table
+        assert list(filled.sky) == ["grey", "blue"] and filled.mm[1] == 0.0, filled
+    """,
     "bn": """
         from pgmpy.factors.discrete import TabularCPD
         from pgmpy.models import DiscreteBayesianNetwork

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import json
 from pathlib import Path
 
@@ -59,17 +60,96 @@ def test_impute_chosen_columns_with_scores_and_unknown_values(model: Path, tmp_p
     out = tmp_path / "out.csv"
     code, _, error = run("impute", model, rows, "-o", out)
     assert code == 2
-    assert "spring" in error
+    assert "no column 'degrees'" in error
     options = ("--columns", "season,coats", "--unknown-missing", "--scores", "--json")
     code, text, _ = run("impute", model, rows, "-o", out, *options)
     assert code == 0
     assert json.loads(text)["status"] == {"optimal": 2}
     header, one, two = table(out, ";")
     assert header == ["season", "coats", "degrees", "log_prob", "log_conditional", "status"]
-    assert one[:3] == ["spring", "0", ""]
+    assert one[:3] == ["summer", "0", ""]  # spring is a value that the model does not know
     assert two[:3] == ["winter", "3", ""]
     assert float(two[3]) <= float(two[4]) <= 0
     assert two[5] == "optimal"
+
+
+def test_impute_takes_the_words_for_missing_that_the_model_was_learned_with(tmp_path: Path) -> None:
+    data, rows, out = (tmp_path / name for name in ("data.csv", "rows.csv", "out.csv"))
+    data.write_text("a,b\n" + "x,1\ny,2\nx,gone\n" * 30)
+    run("learn", data, "-o", tmp_path / "m.json", "--missing", "gone", "--latent", 2, "--epochs", 5)
+    rows.write_text("b|a\n1|gone\ngone|y\n-|x\n")
+    code, _, error = run("impute", tmp_path / "m.json", rows, "-o", out)
+    assert code == 2
+    assert f"{rows}, row 2" in error
+    assert "--unknown-missing" in error
+    code, text, error = run("impute", tmp_path / "m.json", rows, "-o", out, "--missing", "-")
+    assert code == 0, error
+    assert "3 cells of 3 rows" in text
+    assert table(out, "|") == [["b", "a"], ["1", "x"], ["2", "y"], ["1", "x"]]
+    rows.write_text("x;1\ny;\n")
+    code, _, error = run("impute", tmp_path / "m.json", rows, "-o", out, "--no-header", "--delimiter", ";")
+    assert code == 0, error
+    assert table(out, ";") == [["x", "1"], ["y", "2"]]
+    code, text, _ = run("score", tmp_path / "m.json", rows, "--no-header", "--delimiter", ";", "--json")
+    assert json.loads(text)["rows"] == 2
+
+
+def test_a_column_that_is_not_there_is_an_error_unless_it_is_to_be_filled_in(model: Path, tmp_path: Path) -> None:
+    rows, out = tmp_path / "rows.csv.gz", tmp_path / "out.csv.gz"
+    with gzip.open(rows, "wt") as file:
+        file.write("season,coats\nsummer,0\nwinter,3\n")
+    code, _, error = run("impute", model, rows, "-o", out)
+    assert code == 2
+    assert "no column 'degrees': it has season, coats; unknown='missing' (--unknown-missing)" in " ".join(error.split())
+    code, _, _ = run("impute", model, rows, "-o", out, "--unknown-missing", "--jobs", 2)
+    assert code == 0
+    with gzip.open(out, "rt") as file:
+        header, warm, cold = csv.reader(file)
+    assert header == ["season", "coats", "degrees"]
+    assert float(warm[2]) > 18
+    assert float(cold[2]) < 6
+
+
+def test_parquet_in_and_out(model: Path, tmp_path: Path) -> None:
+    pandas = pytest.importorskip("pandas")
+    pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame(
+        {
+            "id": ["a", "b", "c"],
+            "season": pandas.Categorical(["summer", None, "summer"]),  # winter is none of its categories
+            "degrees": [None, 1.5, 21.0],
+            "coats": pandas.array([0, 3, None], dtype="Int64"),
+        }
+    )
+    rows, out = tmp_path / "rows.parquet", tmp_path / "out.parquet"
+    for compression in ("snappy", "gzip"):
+        frame.to_parquet(rows, compression=compression)
+        code, text, error = run("impute", model, rows, "-o", out, "--scores")
+        assert code == 0, error
+        assert "3 cells of 3 rows filled in (3 optimal)" in text
+        filled = pandas.read_parquet(out)
+        assert list(filled.columns) == [*frame.columns, "log_prob", "log_conditional", "status"]
+        assert filled["season"].tolist() == ["summer", "winter", "summer"]
+        assert list(filled["season"].cat.categories) == ["summer", "winter"]
+        assert filled["coats"].dtype == "Int64"
+        assert filled["coats"].tolist() == [0, 3, 0]
+        assert 18 < filled["degrees"][0] < 26
+    code, text, _ = run("score", model, rows, "--json")
+    assert json.loads(text)["rows"] == 3
+    code, text, _ = run("learn", rows, "--describe", "--json")
+    assert [column["missing"] for column in json.loads(text)["columns"]] == [0, 1, 1, 1]
+    out.unlink()
+    (tmp_path / "junk.parquet").write_bytes(b"PAR1 and no more")
+    for given, written, said in (
+        (rows, "out.csv", "let both names end alike"),
+        (tmp_path / "none.parquet", "out.parquet", "there is no such file"),
+        (tmp_path / "junk.parquet", "out.parquet", "not a Parquet file that can be read"),
+        (rows, "nowhere/out.parquet", "there is no such folder"),
+    ):
+        code, _, error = run("impute", model, given, "-o", tmp_path / written)
+        assert code == 2
+        assert said in " ".join(error.split())
+        assert not (tmp_path / written).exists()
 
 
 def test_score_finds_the_odd_row(model: Path, tmp_path: Path) -> None:
@@ -114,6 +194,7 @@ BAD = {
     "one value only": ("a,b\n" + "x,0\nx,1\n" * 5, (), 0, ""),
     "mixed types": ("a,b\n" + "1.5,0\n2.25,1\n" * 10_000 + "oops,1\n", ("--bins", "a=2"), 2, "column a"),
     "wrong delimiter": ("a;b\n1;2\n2;1\n", ("--delimiter", ","), 2, "the delimiter is ';', perhaps"),
+    "seldom delimiter": ("a b\n1 2\n2 1\n", (), 2, "say delimiter=' ' (--delimiter), otherwise delimiter=','"),
     "ragged lines": ("a,b\n1,2\n1\n", (), 2, "line 3: 1 values, but the lines before have 2"),
     "a quote that is not closed": ('a,b\n1,"x\n2,y\n', (), 2, ""),
     "no rows": ("a,b\n", ("--header",), 2, "no rows"),
@@ -139,6 +220,32 @@ def test_bad_tables_are_errors_or_right_results(what: str, learner: str, tmp_pat
     else:
         assert error.startswith("margmap: error: ")
         assert error.count("\n") <= 3
+
+
+def test_a_file_that_cannot_be_written_is_refused_before_the_table_is_read(tmp_path: Path) -> None:
+    for output, said in (("model.foo", "the name says no format"), ("nowhere/model.json", "no such folder")):
+        code, _, error = run("learn", tmp_path / "none.csv", "-o", tmp_path / output)
+        assert code == 2
+        assert said in error
+
+
+def test_words_among_numbers_are_pointed_out(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("a,b\n" + "".join(f"{i % 5},{'xyz'[i % 3]}\n" for i in range(30)) + "not said,x\n")
+    code, text, _ = run("learn", tmp_path / "t.csv", "--describe")
+    assert code == 0
+    assert text.splitlines()[-1] == "a has numbers and not said: if that stands for missing, say --missing 'not said'"
+    code, text, _ = run("learn", tmp_path / "t.csv", "--describe", "--missing", "not said")
+    assert "stands for missing" not in text
+    assert "codes" in text
+
+
+def test_texts_with_spaces_are_one_column_if_so_said(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("full name\nNew York\nNew York\nSan Jose\n")
+    code, text, _ = run("learn", tmp_path / "t.csv", "--describe", "--json", "--delimiter", ",")
+    assert code == 0
+    assert json.loads(text)["columns"][0]["values"] == ["New York", "San Jose"]
+    code, text, _ = run("learn", tmp_path / "t.csv", "--describe", "--json", "--delimiter", " ")
+    assert [column["name"] for column in json.loads(text)["columns"]] == ["full", "name"]
 
 
 @pytest.mark.parametrize("content", ["", "a,b\n1,2\n", "1,2\n", "season,degrees,coats\nsummer,2\n"])

@@ -108,6 +108,18 @@ def test_a_circuit_of_another_learner_is_refused() -> None:
             learn_trees(rows, resume=circuit)
 
 
+def test_a_tree_without_all_columns_is_refused(tmp_path: Path) -> None:
+    rows, path = tangled(100, 4, seed=3), tmp_path / "model.json"
+    wider = np.hstack([rows, rows[:, :1]])
+    for learn, learned in ((learn_hclt, mm.learn.hclt(rows, latent=2)), (learn_trees, mm.learn.trees(rows, k=2))):
+        mm.save(learned, path)
+        stored = json.loads(path.read_text())
+        stored["variables"].append({"name": 5, "cardinality": 2})
+        path.write_text(json.dumps(stored))
+        with pytest.raises(DataError, match=r"the circuit to go on from is not a .*tree.* has no column 5"):
+            learn(wider, resume=mm.load(path))
+
+
 # -- interrupted: every learner returns the best circuit so far
 
 LEARNERS: dict[str, Callable[..., Any]] = {

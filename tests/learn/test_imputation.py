@@ -150,6 +150,21 @@ def test_frames_keep_their_values_types_and_index() -> None:
         mm.impute(circuit, asked[["shoes", "size"]])
 
 
+def test_frames_are_filled_in_as_their_own_entries_are_written(tmp_path) -> None:
+    """A model of a file knows truth values as texts, and the labels of categories are texts for any model."""
+    pandas = pytest.importorskip("pandas")
+    file = tmp_path / "data.csv"
+    file.write_text("on,grade,code\n" + "True,1,5\nFalse,2,6\n" * 30)
+    circuit = hclt(file, latent=2, epochs=10)
+    grade = pandas.Categorical([1, None, 1], [1])
+    asked = pandas.DataFrame({"on": [True, False, None], "grade": grade, "code": [None, "6", "5"]})
+    filled = mm.impute(circuit, asked).table
+    assert filled["on"].tolist() == [True, False, True]
+    assert filled["grade"].astype(str).tolist() == ["1", "2", "1"]
+    assert list(filled["grade"].cat.categories) == [1, 2]
+    assert filled["code"].tolist() == ["5", "6", "5"]
+
+
 def test_tables_files_and_lists(tmp_path) -> None:
     file = tmp_path / "data.csv"
     file.write_text("a,b\n" + "x,1\ny,7\n" * 30)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ import pytest
 import margmap as mm
 import naive
 from margmap.errors import DataError
-from margmap.learn import hclt, learn_hclt
+from margmap.learn import hclt, latent_tree, learn_hclt
 from margmap.learn.cells import pair_counts, read_cells
 from margmap.learn.latent_passes import level_tree
 from margmap.learn.latent_tree import LatentTree, learn_cells_tree
@@ -193,3 +194,28 @@ def test_one_column_and_one_state() -> None:
     assert hclt([[0], [1], [1]], latent=3, epochs=3, batch=None).properties.normalised
     alone = hclt([[0, 1], [1, 0], [1, 1]], latent=1, epochs=3, batch=None, pseudocount=0.0)
     assert np.exp(mm.log_likelihood(alone, [[1, 1]])[0]) == pytest.approx(4 / 9)
+
+
+def test_no_batch_is_larger_than_was_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes: list[int] = []
+    step = latent_tree._Run.step
+
+    def noted(self: Any, chosen: Any, size: float) -> float:
+        sizes.append(chosen.size)
+        return step(self, chosen, size)
+
+    monkeypatch.setattr(latent_tree._Run, "step", noted)
+    rows = tangled(130, 4, seed=0)
+    for batch, expected in ((64, [13] * 10), (12, [12] * 9 + [11] * 2), (None, [130])):
+        sizes.clear()
+        learn_hclt(rows, latent=2, epochs=1, batch=batch)
+        assert sizes == expected
+
+
+def test_a_limit_of_time_that_is_far_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The step shrinks with the time that is left, but not for what reading the rows and learning the tree took."""
+    rows = tangled(200, 5, seed=1)
+    for seconds, same in ((4.0, True), (50.0, False)):
+        monkeypatch.setattr(latent_tree._Run, "seconds", lambda _, seconds=seconds: seconds)
+        one, two = (learn_hclt(rows, latent=3, epochs=3, time_limit=limit).circuit for limit in (None, 100.0))
+        assert np.array_equal(one.log_weight, two.log_weight) == same

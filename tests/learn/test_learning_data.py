@@ -123,5 +123,5 @@ def test_texts_of_both_tables_are_numbered_together() -> None:
     assert [a.states[i] for i in checked[:, 0]] == ["z", "x", "z"]
     assert [b.states[i] for i in checked[:, 1]] == ["u", "w", "v"]
     assert [b.states[i] for i in table.codes[:, 1]] == ["u", "u", "u"]
-    with pytest.raises(mm.DataError, match="text in one"):
+    with pytest.raises(mm.DataError, match="has text in the data and numbers in the validation data"):
         read_tables(train, pandas.DataFrame({"a": [0, 1], "b": ["u", "u"]}))

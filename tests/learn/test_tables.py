@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import gzip
 import json
 import signal
+import sys
 import warnings
 from pathlib import Path
 
@@ -19,7 +21,7 @@ from margmap.circuit.encoding import bin_names
 from margmap.cli import app
 from margmap.errors import DroppedColumnWarning, LostNamesWarning
 from margmap.learn.column_kinds import quantile_edges, shortest_between
-from margmap.learn.table import Table, decode, encode, read_table, read_tables
+from margmap.learn.table import Table, decode, encode, read_both, read_table, read_tables
 
 HEADER = "city,age,score,member,grade,when,id,gone\n"
 
@@ -97,14 +99,10 @@ def test_all_sources_give_the_same(path: Path, tmp_path: Path) -> None:
     sources: list[object] = [tmp_path / "packed.csv.gz", str(tmp_path / "semicolons.csv"), tmp_path / "tabs.tsv"]
     frame = pandas.read_csv(path)
     sources += [frame, frame.convert_dtypes()]
-    try:
-        import pyarrow  # noqa: F401
-
-        frame.to_parquet(tmp_path / "table.parquet")
-        sources.append(tmp_path / "table.parquet")
-    except ImportError:
-        with pytest.raises(mm.MissingExtraError, match="pyarrow"):
-            (tmp_path / "x.parquet").write_bytes(b"PAR1") and read_table(tmp_path / "x.parquet")
+    pytest.importorskip("pyarrow")
+    frame.to_parquet(tmp_path / "table.parquet")
+    frame.convert_dtypes().to_parquet(tmp_path / "nullable.pq", compression="gzip")
+    sources += [tmp_path / "table.parquet", str(tmp_path / "nullable.pq")]
     for source in sources:
         table = quiet(source)
         assert table.names == expected.names
@@ -117,6 +115,74 @@ def test_all_sources_give_the_same(path: Path, tmp_path: Path) -> None:
             )
 
 
+@pytest.mark.parametrize("gone", ["pandas", "pyarrow"])
+def test_parquet_needs_an_extra(gone: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "x.parquet").write_bytes(b"PAR1")
+    monkeypatch.setitem(sys.modules, gone, None)
+    with pytest.raises(mm.MissingExtraError, match=r"pip install 'margmap\[tables\]'"):
+        read_table(tmp_path / "x.parquet")
+
+
+def test_a_text_among_many_numbers_is_missing_if_unknown_values_are(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("a\n" + "\n".join(str(i / 7) for i in range(40_000)) + "\nodd\n3.25\n")
+    with pytest.raises(mm.DataError, match=r"row 40000 .*'odd' is no number"):
+        read_table(path)
+    known = read_table([[float(i) / 7] for i in range(100)], bins=4)
+    found = encode([dataclasses.replace(known.variables[0], name="a")], path, "missing")
+    assert found[-2:, 0].tolist() == [-1, 0]
+    assert (found[:-2, 0] >= 0).all()
+
+
+def test_numbers_with_commas_are_no_identifiers(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("price;a\n" + "".join(f"{i},{i:02};{i % 2}\n" for i in range(40)))
+    with pytest.warns(DroppedColumnWarning, match="price is left out: numbers with commas, such as 0,00: write a dec"):
+        assert read_table(path).names == ("a",)
+
+
+def test_a_cell_may_have_two_lines(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_bytes(b'a,b\r\n"x\r\ny",1\r\nxy,2\r\n')
+    assert read_table(path).variables[0].states == ("x\r\ny", "xy")
+
+
+def test_columns_of_no_use_in_data_and_validation_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dates, identifiers of more texts than are kept, and columns without entries, in one of the two or in both."""
+    pandas = pytest.importorskip("pandas")
+    monkeypatch.setattr("margmap.learn.raw_columns._MANY_TEXTS", 30)
+    when = pandas.to_datetime(["2024-01-01", "2024-02-01"] * 20)
+    frame = pandas.DataFrame(
+        {"when": when, "id": [f"C{i}" for i in range(40)], "a": ["x", "y"] * 20, "n": [1.5, 2.5] * 20}
+    )
+    none = frame.assign(when=None, a=None, n=np.nan)
+    for data, valid in ((frame, frame), (frame, none), (none, frame)):
+        valid = valid.assign(id=[f"D{i}" for i in range(40)])
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DroppedColumnWarning)
+            table, more = read_both(data, valid, bins=2)
+        assert table.names == ("a", "n")
+        assert [each.name for each in table.dropped] == ["when", "id"]
+        for codes, source in ((table.codes, data), (more, valid)):
+            assert codes.shape == (40, 2)
+            assert np.array_equal(codes[:, 0], [-1] * 40 if source.a.isna().all() else [0, 1] * 20)
+            assert np.array_equal(codes[:, 1], [-1] * 40 if source.a.isna().all() else [0, 1] * 20)
+    for column in (pandas.DataFrame({"a": when}), pandas.DataFrame({"a": [1.5, 2.5] * 20})):
+        with pytest.raises(
+            mm.DataError, match=r"column a has text in the data and (dates|numbers) in the validation data"
+        ):
+            read_both(frame[["a"]], column)
+    many, few = tmp_path / "many.csv", tmp_path / "few.csv"
+    many.write_text("id,a\n" + "".join(f"C{i},{i % 2}\n" for i in range(60)))
+    few.write_text("id,a\n" + "".join(f"C{i},{i % 2}\n" for i in range(100, 110)))
+    (tmp_path / "more.csv").write_text(many.read_text().replace("C", "D"))
+    for data, valid in ((many, tmp_path / "more.csv"), (many, few), (few, many)):
+        with pytest.warns(DroppedColumnWarning, match="an identifier"):
+            table, more = read_both(data, valid)
+        assert table.names == ("a",)
+        assert len(table) + len(more) in (70, 120)
+
+
 def test_a_header_is_seen_and_can_be_said(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     for text, names in [
@@ -126,6 +192,8 @@ def test_a_header_is_seen_and_can_be_said(tmp_path: Path) -> None:
         ("city,name\nRome,Ann\nRome,Bob\n", ("city", "name")),
         ("red,red\nred,blue\nblue,red\n", (1, 2)),
         (",b\n0,x\n1,y\n", ("column 1", "b")),
+        ("a,b,\n1,2,\n2,1,\n", ("a", "b")),  # every line ends with a delimiter
+        ("a,,b\n1,,2\n2,x,1\n", (1, 2, 3)),
     ]:
         path.write_text(text)
         assert quiet(path).names == names
@@ -337,7 +405,7 @@ def test_mixed_types(tmp_path: Path) -> None:
     frame = pandas.DataFrame({"x": [1, "a", 2.5]})
     with pytest.raises(mm.DataError, match=r"column x, row 1 .*'a' is text, but the entries before are a number"):
         read_table(frame)
-    with pytest.raises(mm.DataError, match=r"(text|numbers) in one"):
+    with pytest.raises(mm.DataError, match=r"has text in the data and numbers in the validation data"):
         read_tables(pandas.DataFrame({"a": ["x", "y"]}), pandas.DataFrame({"a": [1, 2]}))
 
 

@@ -2,32 +2,38 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
-from margmap.cli.inputs import load_model, parse_names
+from margmap.cli.inputs import given, load_model, parse_names
 from margmap.cli.options import Format, Json, Model, argument, flag, option
 from margmap.cli.output import report, spinner
+from margmap.cli.table_options import ROWS, UNKNOWN, Delimiter, Header, Missing
+from margmap.errors import FormatError
 
 if TYPE_CHECKING:
     from margmap.learn.imputation import Imputed
-    from margmap.learn.raw_columns import TextRows
 
-_ROWS = "A CSV file, .gz or not, with the columns of the table that the model was learned from."
 _COLUMNS = "Fill in these only, with all other missing cells summed out."
-_UNKNOWN = "Take values that the model does not know for missing, too."
 _SCORES = "Add the columns log_prob, log_conditional and status."
+_SCORE_NAMES = ("log_prob", "log_conditional", "status")
 
 
 def impute(
     model: Model,
-    rows: Annotated[Path, argument("ROWS", _ROWS)],
-    output: Annotated[Path, option("FILE", "The table to write.", "--output", "-o")],
+    rows: Annotated[Path, argument("ROWS", ROWS)],
+    output: Annotated[
+        Path, option("FILE", "The table to write, as ROWS is: .csv, .csv.gz or .parquet.", "--output", "-o")
+    ],
     columns: Annotated[list[str] | None, option("V,...", _COLUMNS)] = None,
     jobs: Annotated[int, option("N", "Processes; threads on a latent tree.", "--jobs", "-j", min=1)] = 1,
     time_limit: Annotated[float | None, option("S", "Seconds for each row.", min=0)] = None,
-    unknown: Annotated[bool, flag("--unknown-missing", _UNKNOWN)] = False,
+    unknown: Annotated[bool, flag("--unknown-missing", UNKNOWN)] = False,
     scores: Annotated[bool, flag("--scores", _SCORES)] = False,
+    missing: Missing = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
     format: Format = None,
     json: Json = False,
 ) -> None:
@@ -36,80 +42,84 @@ def impute(
     loaded = load_model(model, format)
     with spinner(f"Reading {rows} ..."):
         from margmap.learn.imputation import impute as fill
-        from margmap.learn.raw_columns import read_text
+        from margmap.learn.table import Table, encode
 
-        text = read_text(rows)
-        cells = _cells(text, loaded)
-    with spinner(f"Filling in {len(text.rows)} rows ..."):
-        found = fill(loaded, cells, names, jobs=jobs, time_limit=time_limit, unknown="missing" if unknown else "error")
-    number = _write(output, text, found, loaded, scores)
+        reading = given(header=header, delimiter=delimiter, missing=missing)
+        _check_output(rows, output)
+        codes = encode(loaded, rows, "missing" if unknown else "error", **reading)
+        table = Table(codes, loaded.variables)
+    with spinner(f"Filling in {len(table)} rows ..."):
+        found = fill(loaded, table, names, jobs=jobs, time_limit=time_limit)
+    with spinner(f"Writing {output} ..."):
+        new = _New(loaded, table, found, scores)
+        new.write(rows, output, **reading)
     by_status = {status: found.status.count(status) for status in dict.fromkeys(found.status)}
+    number = int(new.cells.sum())
     facts: dict[str, Any] = {"output": str(output), "rows": len(found), "cells": number, "status": by_status}
     told = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in by_status.items())
     first = [f"row {row} (counted from 0): {why}" for row, why in sorted(found.errors.items())[:3]]
     report(json, facts, f"wrote {output}: {number} cells of {len(found)} rows filled in ({told})", *first)
 
 
-def _places(text: TextRows, model: Any) -> list[int | None]:
-    """The place in the file of each of the model's variables: by the names of the header, or in order."""
-    if text.names is None:
-        return list(range(len(model.variables)))
-    known = {name.strip(): i for i, name in enumerate(text.names)}
-    return [known.get(str(name)) for name in model.names]
+def _check_output(rows: Path, output: Path) -> None:
+    """Refuse before the work what cannot be written after it."""
+    from margmap.learn.raw_columns import is_parquet
 
-
-def _cells(text: TextRows, model: Any) -> Any:
-    """The file as a matrix of texts with a column for each variable; None where a cell or a column is missing."""
-    import numpy as np
-
-    from margmap.errors import DataError
-    from margmap.learn.raw_columns import missing_words
-
-    places = _places(text, model)
-    if text.names is None and len(text.rows[0]) != len(places):
-        raise DataError(
-            f"the rows have {len(text.rows[0])} cells and the model {len(places)} variables: give the file a header"
+    if is_parquet(rows) != is_parquet(output):
+        other = "a Parquet" if is_parquet(rows) else "a CSV"
+        raise FormatError(
+            f"the rows are {other} file, and so is what is written: let both names end alike", path=output
         )
-    gone = [str(name) for name, place in zip(model.names, places, strict=True) if place is None]
-    if len(gone) == len(places):
-        raise DataError(f"the file has none of the model's variables: its header is {', '.join(text.names or ())}")
-    words = missing_words(()).texts
-    found = np.full((len(text.rows), len(places)), None, dtype=object)
-    for i, place in enumerate(places):
-        if place is not None:
-            states = set(model.variables[i].states)
-            column = [row[place].strip() for row in text.rows]
-            found[:, i] = [None if cell in words and cell not in states else cell for cell in column]
-    return found
+    if not output.absolute().parent.is_dir():
+        raise FormatError("there is no such folder", path=output.absolute().parent)
 
 
-def _write(output: Path, text: TextRows, found: Imputed, model: Any, scores: bool) -> int:
-    """Write the file with new cells in it, and say how many there are."""
-    import csv
-    import io
+class _New(NamedTuple):
+    """What was found for the missing cells of a file, whose other cells stay as they are written."""
 
-    from margmap.io.files import write_bytes
-    from margmap.learn.table import decode
+    model: Any
+    before: Any
+    found: Imputed
+    scores: bool
 
-    values = decode(model, found.codes, numbers=True)
-    places = _places(text, model)
-    before = _cells(text, model)
-    width = len(text.rows[0]) if text.rows else 0
-    added = [i for i, place in enumerate(places) if place is None]
-    out, number = io.StringIO(), 0
-    writer = csv.writer(out, delimiter=text.delimiter, lineterminator="\n")
-    extra = ["log_prob", "log_conditional", "status"] if scores else []
-    if text.names is not None:
-        writer.writerow([*text.names, *(str(model.names[i]) for i in added), *extra])
-    for r, row in enumerate(text.rows):
-        cells = [*row[:width], *([""] * len(added))]
-        for i, place in enumerate(places):
-            if before[r, i] is None and values[r, i] is not None:
-                at = place if place is not None else width + added.index(i)
-                cells[at] = str(values[r, i])
-                number += 1
-        if scores:
-            cells += [repr(float(found.log_prob[r])), repr(float(found.log_conditional[r])), found.status[r]]
-        writer.writerow(cells)
-    write_bytes(output, out.getvalue().encode())
-    return number
+    @property
+    def cells(self) -> Any:
+        """Which cells are new."""
+        return self.before.missing & ~self.found.table.missing
+
+    def write(self, rows: Path, output: Path, **reading: Any) -> None:
+        """Write the table with the new cells in it."""
+        from margmap.io.files import write_lines, write_with
+        from margmap.learn.raw_columns import is_parquet, read_parquet
+
+        if is_parquet(rows):
+            from margmap.learn.imputation import filled_frame
+
+            frame = filled_frame(self.model, read_parquet(rows), self.found.codes, self.cells)
+            if self.scores:
+                frame = frame.assign(**{name: getattr(self.found, name) for name in _SCORE_NAMES})
+            write_with(output, frame.to_parquet)
+        else:
+            write_lines(output, self.lines(rows, **reading))
+
+    def lines(self, rows: Path, missing: Any = (), **reading: Any) -> Iterator[str]:
+        """The lines of a CSV file with the new cells in them."""
+        from margmap.io.files import csv_line
+        from margmap.learn.raw_columns import missing_words, text_rows
+        from margmap.learn.table import decode, places_of
+
+        text = text_rows(rows, missing_words(missing), **reading)
+        places = places_of(self.model.variables, text.names, text.width, str(rows))
+        added = [i for i, place in enumerate(places) if place is None]
+        at = [text.width + added.index(i) if place is None else place for i, place in enumerate(places)]
+        if text.names is not None:
+            names = [*text.names, *(str(self.model.names[i]) for i in added)]
+            yield csv_line([*names, *(_SCORE_NAMES if self.scores else ())], text.delimiter)
+        new, values = self.cells, decode(self.model, self.found.codes, numbers=True)
+        for r, row in enumerate(text.rows):
+            cells: list[Any] = [*row, *([""] * len(added))]
+            for i in new[r].nonzero()[0].tolist():
+                cells[at[i]] = values[r, i]
+            if self.scores:
+                cells += [getattr(self.found, name)[r] for name in _SCORE_NAMES]
+            yield csv_line(cells, text.delimiter)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import shlex
 import sys
 import time
 import warnings
@@ -89,6 +90,8 @@ def learn(
         raise QueryError(f"there is no learner {learner!r}: known are {', '.join(LEARNERS)}")
     if output is None and not describe:
         raise typer.BadParameter("give --output MODEL, or --describe to see what the columns are taken for")
+    if output is not None and not describe:
+        _check_output(output)
     start = _load(resume)
     reading = given(header=header, delimiter=delimiter, missing=missing, bins=_parse_bins(bins))
     reading |= given(columns=parse_columns("--columns", columns))
@@ -97,7 +100,7 @@ def learn(
         _describe(train, json)
         return
     assert output is not None
-    _check_output(output, train)
+    _check_values(output, train)
     chosen = _chosen(learner, train)
     if start is not None and (latent is not None or (components is not None and chosen != "strudel")):
         raise QueryError(
@@ -199,9 +202,21 @@ def _describe(table: Table, json: bool) -> None:
     print_table(("column", "kind", "values", "missing", "value=rows"), rows)
     for each in table.dropped:
         print(f"left out: {each.name} ({each.reason})")
+    for column in schema:
+        words = _words_among_numbers(column)
+        if words:
+            said = " ".join(f"--missing {shlex.quote(word)}" for word in words)
+            print(f"{column['name']} has numbers and {', '.join(words)}: if that stands for missing, say {said}")
 
 
-def _check_output(output: Path, train: Table) -> None:
+def _words_among_numbers(column: Mapping[str, Any]) -> list[str]:
+    """The one or two texts of a column of texts that are no numbers, where all others are."""
+    texts = column["values"] if column["kind"] == "states" else []
+    words = [text for text in texts if number_of(text) is None]
+    return words if len(words) <= 2 < len(texts) - len(words) else []
+
+
+def _check_output(output: Path) -> None:
     """Refuse before the work what cannot be written after it."""
     from margmap.circuit import Circuit
     from margmap.io.formats import FORMATS, format_name, formats_of
@@ -209,10 +224,16 @@ def _check_output(output: Path, train: Table) -> None:
     known = [name for name in formats_of(Circuit) if FORMATS[name].write is not None]
     if format_name(output) not in known:
         raise FormatError(f"the name says no format: end it in {', '.join('.' + name for name in known)}", path=output)
+    if not output.absolute().parent.is_dir():
+        raise FormatError("there is no such folder", path=output.parent)
+
+
+def _check_values(output: Path, train: Table) -> None:
+    """The same of what the table has."""
+    from margmap.io.formats import format_name
+
     if format_name(output) == "psdd" and any(variable.cardinality != 2 for variable in train.variables):
         raise FormatError("psdd is for binary variables, and the data has others: write .json", path=output)
-    if not output.parent.is_dir():
-        raise FormatError("there is no such folder", path=output.parent)
 
 
 def _chosen(learner: str | None, train: Table) -> str:
@@ -250,7 +271,7 @@ def _run(name: str, train: Table, valid: Table | None, options: dict[str, Any]) 
             parts = (reached.get(each, told.iteration) / most for each, most in limits.items())
             show(progress(told, max(parts, default=None)))
 
-        told_by = next(name for name in ("on_progress", "on_iteration", "on_progress") if name in known)
+        told_by = next(name for name in ("on_progress", "on_iteration") if name in known)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", NoSplitWarning)
             found = function(train, valid, **options, **{told_by: tell})

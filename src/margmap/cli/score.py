@@ -5,21 +5,23 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-from margmap.cli.inputs import load_model
+from margmap.cli.inputs import given, load_model
 from margmap.cli.options import Format, Json, MaxEdges, Model, argument, flag, option
 from margmap.cli.output import print_table, report, spinner
+from margmap.cli.table_options import ROWS, UNKNOWN, Delimiter, Header, Missing
 
-_ROWS = "A CSV file, .gz or not, with the columns of the table that the model was learned from."
 _LEAST = "How many of the least likely rows to show."
-_UNKNOWN = "Take values that the model does not know for missing; otherwise they are an error."
 
 
 def score(
     model: Model,
-    rows: Annotated[Path, argument("ROWS", _ROWS)],
+    rows: Annotated[Path, argument("ROWS", ROWS)],
     least: Annotated[int, option("N", _LEAST, min=0)] = 10,
     output: Annotated[Path | None, option("FILE", "Write the score of each row there.", "--output", "-o")] = None,
-    unknown: Annotated[bool, flag("--unknown-missing", _UNKNOWN)] = False,
+    unknown: Annotated[bool, flag("--unknown-missing", UNKNOWN)] = False,
+    missing: Missing = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
     format: Format = None,
     max_edges: MaxEdges = None,
     json: Json = False,
@@ -29,7 +31,8 @@ def score(
     with spinner(f"Reading {rows} ..."):
         from margmap.learn.table import encode
 
-        codes = encode(loaded, rows, "missing" if unknown else "error")
+        reading = given(header=header, delimiter=delimiter, missing=missing)
+        codes = encode(loaded, rows, "missing" if unknown else "error", **reading)
     with spinner("Evaluating ..."):
         import numpy as np
 

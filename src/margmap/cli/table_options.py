@@ -10,6 +10,10 @@ from margmap.errors import QueryError
 
 _MISSING = "A text or number that stands for a missing cell, besides empty, NA, nan and ?; may be repeated."
 
+#: What commands say of rows that a model is asked about, and of values in them that it does not know.
+ROWS = "A table with the columns that the model was learned from: .csv, .csv.gz or .parquet."
+UNKNOWN = "Take values that the model does not know, and columns that are not there, for missing."
+
 Missing = Annotated[list[str] | None, option("WORD", _MISSING)]
 Columns = Annotated[list[str] | None, option("C,...", "The columns to take, by their names; without: all.")]
 Header = Annotated[bool | None, flag("--header/--no-header", "Whether the first line has names, if unclear.")]

@@ -65,10 +65,10 @@ def make_folder(folder: Path) -> None:
         raise FormatError(f"cannot be made: {error.strerror or error}", path=folder) from None
 
 
-def csv_line(cells: Iterable[object]) -> str:
+def csv_line(cells: Iterable[object], delimiter: str = ",") -> str:
     """One line of a CSV file, without its end."""
     text = StringIO()
-    csv.writer(text, lineterminator="").writerow(cells)
+    csv.writer(text, delimiter=delimiter, lineterminator="").writerow(cells)
     return text.getvalue()
 
 

@@ -33,6 +33,8 @@ DEFAULT_BINS = 8
 # Texts, nearly all different, or whole numbers, all different and rising, are identifiers if there are more than these.
 _FEW, _NEARLY_ALL = 20, 0.9
 _DATE = re.compile(r"\d{4}-\d{1,2}(-\d{1,2}([T ].*)?)?|\d{1,2}[./-]\d{1,2}[./-]\d{2,4}( .*)?|\d{4}/\d{1,2}/\d{1,2}.*")
+# Numbers as 3,14 and 1,234.50 are written, and whole ones beside them.
+_COMMA = re.compile(r"[+-]?\d+(,\d+)*(\.\d*)?")
 
 #: A number of bins, the edges between them, or None: no bins, but codes.
 Cut: TypeAlias = "int | Sequence[float] | None"
@@ -90,6 +92,11 @@ def _of_texts(column: RawColumn, rule: Rule, where: str) -> Variable | Dropped:
         raise DataError(f"{where}: bins or real numbers were asked for, but it has texts such as {shortened(text)}")
     if not column.fixed and seen > _FEW and all(_DATE.fullmatch(text) for text in column.texts):
         return Dropped(column.name, "dates are no use as they are: make columns such as month or weekday of them")
+    commas = [text for text in column.texts if "," in text]
+    if not column.fixed and seen > _FEW and commas and all(_COMMA.fullmatch(text) for text in column.texts):
+        return Dropped(
+            column.name, f"numbers with commas, such as {commas[0]}: write a decimal point, and no other mark"
+        )
     if not column.fixed and seen > _FEW and seen >= _NEARLY_ALL * present:
         return _too_many(column.name, seen, present, where, str(seen))
     if len(column.texts) > MAX_VALUES:

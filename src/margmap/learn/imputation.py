@@ -358,19 +358,20 @@ def _filled(circuit: Circuit, table: Any, before: NDArray[Any], after: NDArray[A
     new = absent & ~still
     if isinstance(table, Table):
         return Table(after.copy(), table.variables, table.dropped)
-    values = {
-        i: decode_column(variable, after[:, i], numbers=True)
-        for i, variable in enumerate(circuit.variables)
-        if new[:, i].any()
-    }
     if is_frame(table):
-        return _filled_frame(circuit, table, values, new)
+        return filled_frame(circuit, table, after, new)
     if isinstance(table, list | np.ndarray):
-        return _filled_array(np.asarray(table), values, new)
+        return _filled_array(np.asarray(table), _values(circuit, after, new), new)
     whole = np.empty(after.shape, dtype=object)
     for i, variable in enumerate(circuit.variables):
         whole[:, i] = decode_column(variable, after[:, i], numbers=True)
     return whole.tolist()
+
+
+def _values(circuit: Circuit, codes: NDArray[Any], new: NDArray[np.bool_]) -> dict[int, NDArray[Any]]:
+    """The columns that have new cells, in the values of the table."""
+    some = np.flatnonzero(new.any(axis=0)).tolist()
+    return {i: decode_column(circuit.variables[i], codes[:, i], numbers=True) for i in some}
 
 
 def _filled_array(array: NDArray[Any], values: dict[int, NDArray[Any]], new: NDArray[np.bool_]) -> NDArray[Any]:
@@ -385,26 +386,52 @@ def _filled_array(array: NDArray[Any], values: dict[int, NDArray[Any]], new: NDA
     return result
 
 
-def _filled_frame(circuit: Circuit, frame: Any, values: dict[int, NDArray[Any]], new: NDArray[np.bool_]) -> Any:
+def filled_frame(circuit: Circuit, frame: Any, codes: NDArray[Any], new: NDArray[np.bool_]) -> Any:
+    """A frame with the values of codes in the cells that are new; a column that it does not have is added."""
     result = frame.copy()
     places = {str(name): name for name in frame.columns}
-    for i, column in values.items():
+    for i, column in _values(circuit, codes, new).items():
         name = circuit.names[i]
         if str(name) not in places:
             result[name] = column
             continue
         label = places[str(name)]
         own = frame[label]
-        kept = np.asarray(own, dtype=object)
-        filled = np.where(new[:, i], column, kept)
+        kept = _entries(own)
+        filled = np.where(new[:, i], _written_like(column, kept[~np.asarray(own.isna())]), kept)
         result[label] = _like(own, filled, frame.index)
     return result
+
+
+def _entries(column: Any) -> NDArray[Any]:
+    """The entries of a frame's column; pandas would make floats of whole numbers that are categories."""
+    if not hasattr(column.dtype, "categories"):
+        return np.asarray(column, dtype=object)
+    labels: NDArray[Any] = np.array([*column.cat.categories, None], dtype=object)
+    return np.asarray(labels[np.asarray(column.cat.codes)])
+
+
+def _written_like(values: NDArray[Any], present: NDArray[Any]) -> NDArray[Any]:
+    """Values as the present entries of a column are written: the model may know truth values or numbers as texts."""
+    kind = type(present[0]) if present.size else object
+    if issubclass(kind, bool | np.bool_):
+        truth = {"true": True, "false": False}
+        return np.array([truth.get(str(x).lower(), x) for x in values], dtype=object)
+    if issubclass(kind, str):
+        return np.array([None if x is None else str(x) for x in values], dtype=object)
+    return values
 
 
 def _like(column: Any, values: NDArray[Any], index: Any) -> Any:
     """Values as a column of the type that it had, where they fit it."""
     import pandas
 
+    categories = getattr(column.dtype, "categories", None)
+    if categories is not None:  # a value may be new to this frame, and known to the model as the text of a label
+        label = {str(each): each for each in categories}
+        entries = [x if pandas.isna(x) else label.setdefault(str(x), x) for x in values]
+        dtype = pandas.CategoricalDtype(list(label.values()), column.dtype.ordered)
+        return pandas.Series(entries, index=index, name=column.name, dtype=dtype)
     made = pandas.Series(values, index=index, name=column.name)
     try:
         return made.astype(column.dtype)

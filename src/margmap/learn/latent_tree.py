@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from margmap.circuit import BINOMIAL, CATEGORICAL, GAUSSIAN, Circuit, FloatArray, LongArray
 from margmap.circuit.layers import Layers
 from margmap.circuit.leaves import leaf_tables
-from margmap.errors import DataError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits
 from margmap.foundation.slices import starts
@@ -40,6 +39,8 @@ _LEAST_DEVIATION = 1e-2
 _LEAST_STEPS, _SMALLEST_BATCH = 10, 8
 # How far the counts move towards those of a batch at the beginning of a run, and of one that goes on from a model.
 _FIRST_STEP, _RESUMED_STEP = 0.5, 0.1
+# A limit of time is not felt before this part of it is over, so that reading the rows does not change the steps.
+_SLACK = 0.05
 # What the step is multiplied by when it is too large for the validation rows to become more likely.
 _SMALLER = 0.25
 
@@ -351,8 +352,6 @@ def _resumed_tree(circuit: Circuit, places: Sequence[Place]) -> tuple[LevelTree,
         parent[place.column] = places[place.parent].column if place.parent >= 0 else -1
         kind = int(circuit.kind[place.leaf[0]])
         kinds[place.column] = "gaussian" if kind == GAUSSIAN else "binomial" if kind == BINOMIAL else "categorical"
-    if len(places) != parent.size:
-        raise DataError(f"the circuit to go on from has leaves of {len(places)} of its {parent.size} variables only")
     return level_tree(parent), tuple(kinds)
 
 
@@ -459,12 +458,14 @@ class _Run:
     def epoch(self, rng: np.random.Generator, begun: float, ended: float) -> float:
         """Go over all rows once, and return their mean log-likelihood on the way; less of them if it is stopped."""
         order = rng.permutation(self.rows.number)
-        total, done, batches = 0.0, 0, max(1, self.rows.number // self.batch)
+        # No batch is larger than was said: half of one then is one tile, and no tile has a row or two only.
+        total, done, batches = 0.0, 0, -(-self.rows.number // self.batch)
         for number, part in enumerate(np.array_split(order, batches)):
             progress = begun + (ended - begun) * number / batches
             if np.isfinite(self.limits.deadline):  # the step must be small when the time is over
                 share = self.seconds() / max(self.limits.deadline - self.limits.begun, 1e-9)
-                progress = min(1.0, max(progress, share))
+                if share > max(progress, _SLACK):
+                    progress = min(1.0, share)
             # From half of a batch to as much as all rows weigh, in even steps.
             last = min(self.first_step, self.batch / self.rows.number)
             size = max(last, self.factor * (self.first_step + (last - self.first_step) * progress))

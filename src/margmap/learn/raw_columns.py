@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from os import PathLike
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,8 @@ _BLOCK, _LOOK = 1 << 14, 200
 # A column of a file with more different entries than these keeps numbers, if all are numbers; no more texts are kept.
 _MANY_NUMBERS, _MANY_TEXTS = 4096, 100_000
 _DELIMITERS = (",", ";", "\t", "|")
+# What divides cells too seldom to be guessed.
+_SELDOM = (":", " ")
 _LEADING_ZERO = re.compile(r"[+-]?0[0-9]")
 
 
@@ -90,6 +92,8 @@ class Words:
     numbers: tuple[float, ...]
     #: Those that are not missing everywhere.
     own: tuple[str, ...]
+    #: Whether any text among the numbers of a long column is missing too.
+    any_text: bool = False
 
 
 def missing_words(missing: Any) -> Words:
@@ -106,8 +110,8 @@ def read_raw(
     """The columns of anything that is a table."""
     if isinstance(source, str | PathLike):
         path = place_of(source)
-        if path.suffix.lower() in (".parquet", ".pq"):
-            return _of_frame(_parquet(path), str(path), words)
+        if is_parquet(path):
+            return _of_frame(read_parquet(path), str(path), words)
         return _of_file(path, words, header, delimiter)
     if hasattr(source, "to_pandas") and not hasattr(source, "iloc"):  # polars, pyarrow
         source = source.to_pandas()
@@ -131,11 +135,19 @@ def checked_names(names: Sequence[Name], what: str) -> None:
 
 def joined(one: RawColumn, two: RawColumn, what: str) -> RawColumn:
     """The entries of two tables in one column."""
-    if (one.numbers is None) != (two.numbers is None) or "date" in (one.entries, two.entries):
+    dates = [column for column in (one, two) if column.entries == "date"]
+    if len(dates) == 2 or (dates and (two if dates[0] is one else one).absent.all()):
+        return dates[0]
+    if not dates and (one.overflow is not None or two.overflow is not None):
+        parts = [(len(each.texts), each.size) if each.overflow is None else each.overflow for each in (one, two)]
+        return RawColumn(one.name, "text", overflow=(parts[0][0] + parts[1][0], parts[0][1] + parts[1][1]))
+    if dates or (one.numbers is None) != (two.numbers is None):
         for empty, other in ((one, two), (two, one)):
-            if other.entries != "date" and empty.absent.all():
-                return other
-        raise DataError(f"column {one.name} is text in one of {what} and the validation data, and numbers in the other")
+            if not dates and empty.absent.all():
+                return _lengthened(other, empty.size, before=empty is one)
+        kinds = ["dates" if c.entries == "date" else "text" if c.numbers is None else "numbers" for c in (one, two)]
+        said = f"{kinds[0]} in {what} and {kinds[1]} in the validation data"
+        raise DataError(f"column {one.name} has {said}: make them alike")
     if one.numbers is not None and two.numbers is not None:
         entries = one.entries if one.entries == two.entries else "float"
         return replace(one, entries=entries, numbers=np.concatenate((one.numbers, two.numbers)))
@@ -148,75 +160,84 @@ def joined(one: RawColumn, two: RawColumn, what: str) -> RawColumn:
     return replace(one, entries=entries, texts=texts, ids=np.concatenate((one.ids, moved)))
 
 
+def _lengthened(column: RawColumn, rows: int, *, before: bool) -> RawColumn:
+    """A column with missing entries before or after its own."""
+    around = (rows, 0) if before else (0, rows)
+    if column.numbers is not None:
+        return replace(column, numbers=np.pad(column.numbers.astype(np.float64), around, constant_values=np.nan))
+    assert column.ids is not None
+    return replace(column, ids=np.pad(column.ids, around, constant_values=-1))
+
+
 # -- files
 
 
-def _parquet(path: Path) -> Any:
+def is_parquet(path: Path) -> bool:
+    """Whether a file is one of Parquet, by its name."""
+    return path.suffix.lower() in (".parquet", ".pq")
+
+
+def read_parquet(path: Path) -> Any:
+    """The frame in a Parquet file."""
     try:
         import pandas
+        import pyarrow
     except ImportError:
-        raise MissingExtraError(f"{path}: Parquet files need pandas and pyarrow: pip install pandas pyarrow") from None
+        raise MissingExtraError(
+            f"{path}: Parquet files need pandas and pyarrow: pip install 'margmap[tables]'"
+        ) from None
     try:
-        return pandas.read_parquet(path)
-    except ImportError:
-        raise MissingExtraError(f"{path}: Parquet files need pyarrow: pip install pyarrow") from None
+        return pandas.read_parquet(path, engine="pyarrow")
     except FileNotFoundError:
         raise FormatError("there is no such file", path=path) from None
-    except Exception as error:
+    except (OSError, ValueError, pyarrow.ArrowException) as error:
         raise FormatError(f"not a Parquet file that can be read: {shorten(str(error))}", path=path) from error
 
 
 def _of_file(path: Path, words: Words, header: bool | None, delimiter: str | None) -> RawTable:
+    file = text_rows(path, words, header, delimiter)
+    names: list[Name] = list(range(1, file.width + 1))
+    if file.names is not None:
+        names = [cell.strip() or f"column {i}" for i, cell in enumerate(file.names, 1)]
+        checked_names(names, str(path))
+    columns = [_TextColumn(name, words, path) for name in names]
+    count = 0
+    for block in _blocks(file.rows):
+        for column, cells in zip(columns, zip(*block, strict=True), strict=True):
+            column.add(cells)
+        count += len(block)
+    if not count:
+        raise FormatError("the file has a header and no rows", path=path)
+    origin: Origin = "lines" if file.names is None else "table"
+    return RawTable(tuple(column.finished() for column in columns), count, origin, str(path))
+
+
+class TextRows(NamedTuple):
+    """The cells of a CSV file as they are written, its rows one by one."""
+
+    #: The first line where it is a header, otherwise None.
+    names: list[str] | None
+    rows: Iterator[list[str]]
+    width: int
+    delimiter: str
+
+
+def text_rows(path: Path, words: Words, header: bool | None = None, delimiter: str | None = None) -> TextRows:
+    """The rows of a CSV file; its header and its delimiter are guessed where they are not given."""
     delimiter = "\t" if delimiter == "tab" else delimiter
     if delimiter is not None and (not isinstance(delimiter, str) or len(delimiter) != 1):
         raise DataError(f"delimiter={delimiter!r}: give one character, such as ';' or a tab")
     lines = stream_lines(path)
     first = list(islice(lines, _LOOK))
     chosen = _guessed_delimiter(first) if delimiter is None else delimiter
-    reader = csv.reader(chain(first, lines), delimiter=chosen, strict=True)
-    rows = _checked_rows(reader, path, chosen)
+    ended = (f"{line}\n" for line in chain(first, lines))  # a cell in quotes may have more than one line
+    rows = _checked_rows(csv.reader(ended, delimiter=chosen, strict=True), path, chosen)
     look = list(islice(rows, _LOOK))
     if not look:
         raise FormatError("the file has no rows", path=path)
-    if delimiter is not None:
-        _check_delimiter(look, delimiter, path)
-    if header is None:
-        header = looks_like_header(look, words)
-    names: list[Name] = list(range(1, len(look[0]) + 1))
-    if header:
-        names = [cell.strip() or f"column {i}" for i, cell in enumerate(look[0], 1)]
-        checked_names(names, str(path))
-        look = look[1:]
-    columns = [_TextColumn(name, words, path) for name in names]
-    count = 0
-    for block in _blocks(chain(look, rows)):
-        for column, cells in zip(columns, zip(*block, strict=True), strict=True):
-            column.add(cells)
-        count += len(block)
-    if not count:
-        raise FormatError("the file has a header and no rows", path=path)
-    return RawTable(tuple(column.finished() for column in columns), count, "table" if header else "lines", str(path))
-
-
-@dataclass(frozen=True)
-class TextRows:
-    """The cells of a file as they are written: ``names`` is its header, None where it has none."""
-
-    names: list[str] | None
-    rows: list[list[str]]
-    delimiter: str
-
-
-def read_text(path: Path, header: bool | None = None, delimiter: str | None = None) -> TextRows:
-    """The cells of a CSV file as texts, with header and delimiter guessed as :func:`read_raw` does."""
-    lines = list(stream_lines(path))
-    chosen = _guessed_delimiter(lines[:_LOOK]) if delimiter is None else delimiter
-    rows = list(_checked_rows(csv.reader(lines, delimiter=chosen, strict=True), path, chosen))
-    if not rows:
-        raise FormatError("the file has no rows", path=path)
-    if header is None:
-        header = looks_like_header(rows[:_LOOK], missing_words(()))
-    return TextRows(rows[0], rows[1:], chosen) if header else TextRows(None, rows, chosen)
+    _check_delimiter(look, delimiter, path)
+    names = look[0] if (looks_like_header(look, words) if header is None else header) else None
+    return TextRows(names, chain(look[1:] if names is not None else look, rows), len(look[0]), chosen)
 
 
 def _guessed_delimiter(lines: Sequence[str]) -> str:
@@ -235,13 +256,20 @@ def _guessed_delimiter(lines: Sequence[str]) -> str:
     return best
 
 
-def _check_delimiter(rows: Sequence[Sequence[str]], delimiter: str, path: Path) -> None:
+def _check_delimiter(rows: Sequence[Sequence[str]], said: str | None, path: Path) -> None:
+    """Refuse lines of one cell that another delimiter would divide; one that is seldom, where none was said."""
     if len(rows[0]) > 1:
         return
-    for other in _DELIMITERS:
-        if other != delimiter and all(other in row[0] for row in rows):
+    for other in _DELIMITERS if said is not None else _SELDOM:
+        times = {row[0].strip().count(other) for row in rows}
+        if other != said and 0 not in times and (said is not None or (len(times) == 1 and len(rows) > 1)):
             raise FormatError(
-                f"every line is one cell with {other!r} in it: the delimiter is {other!r}, perhaps, not {delimiter!r}",
+                f"every line is one cell with {other!r} in it: "
+                + (
+                    f"the delimiter is {other!r}, perhaps, not {said!r}"
+                    if said is not None
+                    else f"if it divides cells, say delimiter={other!r} (--delimiter), otherwise delimiter=','"
+                ),
                 path=path,
                 line=1,
             )
@@ -277,20 +305,21 @@ def looks_like_header(rows: Sequence[Sequence[str]], words: Words) -> bool:
     """Whether the first of these rows has names: texts, above a column of numbers or such as are in no other row.
 
     A first row with a number or a missing entry in it is no header, but its first cell may be empty, as pandas writes
-    it above the index.
+    it above the index, and one above a column of empty cells, as behind a delimiter that ends every line.
     """
-    names = [cell.strip() for cell in rows[0]]
+    below = [[row[i].strip() for row in rows[1:]] for i in range(len(rows[0]))]
+    names = [(i, cell.strip()) for i, cell in enumerate(rows[0]) if cell.strip() or any(below[i])]
     never = MISSING_WORDS | {QUESTION_MARK}
-    if any(number_of(name) is not None or (name in never and (i or name)) for i, name in enumerate(names)):
+    if any(number_of(name) is not None or (name in never and (i or name)) for i, name in names):
         return False
-    if not any(names):
+    if not any(name for _, name in names):
         return False
     new = True
-    for i, name in enumerate(names):
-        below = {row[i].strip() for row in rows[1:]} - words.texts
-        if below and all(number_of(text) is not None for text in below):
+    for i, name in names:
+        entries = {*below[i]} - words.texts
+        if entries and all(number_of(text) is not None for text in entries):
             return True
-        new = new and name not in below
+        new = new and name not in entries
     return new and len(rows) > 1
 
 
@@ -373,6 +402,8 @@ class _TextColumn:
             text = cell.strip()
             if text not in self.words.texts:
                 number = number_of(text)
+                if number is None and self.words.any_text:
+                    continue
                 if number is None:
                     row = self.rows - len(cells) + i
                     raise DataError(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
@@ -36,6 +36,9 @@ __all__ = [
 
 Codes: TypeAlias = NDArray[np.uint8]
 Unknown: TypeAlias = Literal["error", "missing"]
+
+# How errors name the option, for Python and the command line, that takes something for missing.
+_LENIENT = "unknown='missing' (--unknown-missing) takes"
 
 
 class CodedRows(NamedTuple):
@@ -144,7 +147,7 @@ def read_table(
     >>> table.variables[0].states, table.codes.tolist()
     (('rain', 'sun'), [[1, 1], [0, -1], [1, 0]])
     """
-    words = missing_words(missing)
+    words = replace(missing_words(missing), any_text=unknown == "missing")
     raw = chosen_columns(read_raw(source, "the data", words, header, delimiter), columns)
     if variables is not None:
         return Table(_encoded(_variables(variables), raw, unknown), _variables(variables))
@@ -333,25 +336,30 @@ def _variables(given: Named | Table | Sequence[Variable]) -> tuple[Variable, ...
     return tuple(getattr(given, "variables", given))  # type: ignore[arg-type]
 
 
+def places_of(variables: Sequence[Variable], names: Sequence[Name] | None, width: int, what: str) -> list[int | None]:
+    """The column of each variable in a table of so many columns: by their names, None if not there; or in order."""
+    if names is not None:
+        by_name = {str(name).strip(): place for place, name in enumerate(names)}
+        return [by_name.get(str(variable.name)) for variable in variables]
+    numbered = [variable.name for variable in variables if isinstance(variable.name, int)]
+    if len(numbered) == len(variables) < width and min(numbered) > 0 and max(numbered) <= width:
+        return [name - 1 for name in numbered]  # columns of a file without names were left out
+    if width != len(variables):
+        raise DataError(f"{what} has {width} columns, but there are {len(variables)} variables")
+    return [*range(width)]
+
+
 def _encoded(variables: tuple[Variable, ...], raw: RawTable, unknown: Unknown) -> NDArray[Any]:
     """Raw columns as the codes of variables that are known already."""
     if unknown not in ("error", "missing"):
         raise DataError(f"unknown={unknown!r}: give 'error' or 'missing'")
-    columns: list[RawColumn | None]
-    if raw.origin == "table":
-        by_name = {str(column.name): column for column in raw.columns}
-        columns = [by_name.get(str(variable.name)) for variable in variables]
-        gone = [variable.name for variable, column in zip(variables, columns, strict=True) if column is None]
-        if gone and (unknown == "error" or len(gone) == len(variables)):
-            raise DataError(f"{raw.what} has no column {gone[0]!r}: it has {', '.join(by_name)}")
-    else:
-        columns = [*raw.columns]
-        numbered = [variable.name for variable in variables if isinstance(variable.name, int)]
-        more = len(numbered) == len(variables) < len(columns)
-        if more and min(numbered) > 0 and max(numbered) <= len(columns):
-            columns = [raw.columns[name - 1] for name in numbered]  # columns of a file without names were left out
-        if len(columns) != len(variables):
-            raise DataError(f"{raw.what} has {len(columns)} columns, but there are {len(variables)} variables")
+    names = raw.names if raw.origin == "table" else None
+    places = places_of(variables, names, len(raw.columns), raw.what)
+    gone = [variable.name for variable, place in zip(variables, places, strict=True) if place is None]
+    if gone and (unknown == "error" or len(gone) == len(variables)):
+        hint = "" if len(gone) == len(variables) else f"; {_LENIENT} a column that is not there for missing"
+        raise DataError(f"{raw.what} has no column {gone[0]!r}: it has {', '.join(map(str, raw.names))}{hint}")
+    columns = [None if place is None else raw.columns[place] for place in places]
     codes = [
         np.full(raw.rows, -1, dtype=np.int16) if column is None else _column_codes(variable, column, raw.what, unknown)
         for variable, column in zip(variables, columns, strict=True)
@@ -410,7 +418,5 @@ def _lookup(variable: Variable, values: Sequence[Any], ids: NDArray[Any], what: 
             if unknown == "missing":
                 continue
             row = int(np.flatnonzero(ids == i)[0])
-            raise DataError(
-                f"{place(what, variable.name, row)}: {error}; unknown='missing' takes such values for missing"
-            ) from None
+            raise DataError(f"{place(what, variable.name, row)}: {error}; {_LENIENT} such values for missing") from None
     return found

@@ -126,10 +126,6 @@ def _read_component(circuit: Circuit, root: int) -> Component:
         over = np.zeros(1, dtype=np.int64) if above < 0 else values[above]
         table[column][np.ix_(over, values[-1])] = np.exp(log_weight)
         parent[column] = -1 if above < 0 else places[above].column
-    if len(places) != cardinality.size:
-        raise DataError(
-            f"the circuit to go on from is not {what}: a tree has {len(places)} of {cardinality.size} columns"
-        )
     return Component(RootedTree(parent, np.array([place.column for place in places], dtype=np.int32)), table)
 
 

@@ -29,7 +29,10 @@ class Place(NamedTuple):
 
 
 def read_places(circuit: Circuit, root: int, what: str) -> list[Place]:
-    """The columns of the tree below a node, each after its parent; ``what`` says in an error what it should be."""
+    """The columns of the tree below a node, each after its parent: all that the circuit has.
+
+    ``what`` says in an error what the circuit should be.
+    """
     scope = circuit.scopes.id
     made: list[Place] = []
     ahead = [(-1, np.array([root]))]
@@ -46,6 +49,10 @@ def read_places(circuit: Circuit, root: int, what: str) -> list[Place]:
             raise DataError(f"the circuit to go on from is not {what}: node {int(states[0])} and its siblings differ")
         made.append(Place(column, parent, leaf, log_weight))
         ahead += [(len(made) - 1, np.array([each[key] for each in below])) for key in below[0]]
+    gone = set(range(len(circuit.variables))) - {place.column for place in made}
+    if gone:
+        name = circuit.names[min(gone)]
+        raise DataError(f"the circuit to go on from is not {what}: the tree below node {root} has no column {name!r}")
     return made
 
 
