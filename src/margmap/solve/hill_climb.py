@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray
+from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits
 from margmap.foundation.matrices import add_rows
@@ -12,9 +12,10 @@ from margmap.foundation.pairs import STEP, TINY, decoded, log_of, moved
 from margmap.foundation.sorting import descending
 from margmap.inference.dense import no_powers
 from margmap.solve.output_bounds import Bounds
+from margmap.solve.parts import downwards, upwards
 from margmap.solve.query_circuit import LEAF, Flat
 from margmap.solve.rows import Rows
-from margmap.solve.values import evaluate, evaluate_blocks, log_value
+from margmap.solve.values import evaluate, evaluate_blocks, evaluate_range, log_value
 
 # Hill climbing looks at the clock after this many flips, or fewer on a circuit with many edges.
 FLIPS_AT_ONCE = 16
@@ -39,7 +40,7 @@ class Incumbents:
         # Relative to the bounds, good states have values near 1, which are quickest to compute with.
         self._flat = flat._replace(weight=bounds.share) if bounds.faithful else flat
         self._log_scale = bounds.log_upper if bounds.faithful else 0.0
-        self._rows_of_blocks = bounds.rows
+        self._rows_of_blocks, self._parts = bounds.rows, bounds.parts
         self._cardinality = cardinality
         #: Whoever goes on within other limits puts them here.
         self.limits = limits
@@ -70,7 +71,11 @@ class Incumbents:
         state, top, begun = state.copy(), -np.inf, False
         value, exponent = np.empty(self._flat.num_nodes), np.empty(self._flat.num_nodes)
         while True:
-            higher = _climb(self._flat, self._rows_of_blocks, state, flips, value, exponent, begun)
+            if self._parts is None or self._rows_of_blocks is None:
+                higher = _climb(self._flat, self._rows_of_blocks, state, flips, value, exponent, begun)
+            else:
+                given = (self._flat, self._rows_of_blocks, self._parts)
+                higher = _climb_by_parts(*given, state, flips, value, exponent, begun)
             self.keep(state, higher)
             if not climb or higher <= top:
                 return self.best[1] > before
@@ -116,6 +121,64 @@ class Incumbents:
             self.ranked = tuple(ranked[: self._most])
 
 
+def _climb_by_parts(
+    flat: Flat,
+    rows: IntArray,
+    parts: LongArray,
+    state: IntArray,
+    flips: int,
+    value: FloatArray,
+    exponent: FloatArray,
+    begun: bool,
+) -> float:
+    """What :func:`_climb` does, the passes of each round by several threads."""
+    nodes = flat.num_nodes
+    slope, before = np.zeros(nodes), state.copy()
+
+    def evaluated() -> float:
+        upwards(parts, nodes, lambda begin, end: evaluate_range(flat, rows, state, value, exponent, begin, end))
+        return float(log_of(value[-1], exponent[-1]))
+
+    current = float(log_of(value[-1], exponent[-1])) if begun else evaluated()
+    for _ in range(flips):
+        if value[-1] == 0:
+            break
+        slope.fill(0.0)
+        slope[-1] = 1.0 / value[-1]
+        downwards(parts, nodes, lambda begin, end: _differentiate_range(flat, rows, value, exponent, slope, begin, end))
+        leaves = int(parts[0])
+        best_gain, best_value = np.zeros(state.size), np.zeros(state.size, dtype=np.int32)
+        best = _best_flips(flat, slope, leaves, best_gain, best_value)
+        if best_value[best] < 0:
+            break
+        before[:] = state
+        gaining = best_value >= 0
+        state[gaining] = best_value[gaining]
+        together = evaluated()
+        if gaining.sum() > 1 and together < current + float(np.log(best_gain[best])):
+            state[:] = before
+            state[best] = best_value[best]
+            together = evaluated()
+        if together < current:
+            state[:] = before
+            current = evaluated()
+            break
+        current = together
+    return current
+
+
+@kernel
+def _best_flips(f: Flat, slope: FloatArray, leaves: int, best_gain: FloatArray, best_value: IntArray) -> int:
+    """For each variable the value that raises the root most, or -1, and by which factor; the best variable of all."""
+    best_gain[:] = 1 + 1e-12
+    best_value[:] = -1
+    for n in range(leaves):
+        if f.kind[n] == LEAF and slope[n] > best_gain[f.var[n]]:
+            best_gain[f.var[n]] = slope[n]
+            best_value[f.var[n]] = f.value[n]
+    return int(np.argmax(best_gain))
+
+
 @kernel
 def _climb(
     f: Flat, rows: IntArray | None, state: IntArray, flips: int, value: FloatArray, exponent: FloatArray, begun: bool
@@ -139,13 +202,7 @@ def _climb(
             break
         current = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
         _differentiate(f, rows, value, exponent, slope)
-        best_gain[:] = 1 + 1e-12
-        best_value[:] = -1
-        for n in range(n_nodes):
-            if f.kind[n] == LEAF and slope[n] > best_gain[f.var[n]]:
-                best_gain[f.var[n]] = slope[n]
-                best_value[f.var[n]] = f.value[n]
-        best = np.argmax(best_gain)
+        best = _best_flips(f, slope, n_nodes, best_gain, best_value)
         if best_value[best] < 0:
             break
         before[:] = state
@@ -194,11 +251,24 @@ def _differentiate(f: Flat, rows: IntArray | None, value: FloatArray, exponent: 
 
     Good enough to choose where to climb; what is found is evaluated again.
     """
-    n_nodes = f.kind.size
     slope[:] = 0.0
-    slope[n_nodes - 1] = 1.0 / value[n_nodes - 1]
-    n = n_nodes
-    while n > 0:
+    slope[f.kind.size - 1] = 1.0 / value[f.kind.size - 1]
+    _differentiate_range(f, rows, value, exponent, slope, 0, f.kind.size)
+
+
+@kernel
+def _differentiate_range(
+    f: Flat,
+    rows: IntArray | None,
+    value: FloatArray,
+    exponent: FloatArray,
+    slope: FloatArray,
+    begin: int,
+    stop_before: int,
+) -> None:
+    """What the nodes of a range add to the derivatives by their children, parents first."""
+    n = stop_before
+    while n > begin:
         n -= 1
         if rows is not None and rows[n] >= 0:
             first = n
