@@ -104,9 +104,33 @@ def _asking() -> None:
     marginal_map(clinic, demo.QUERY, {**demo.EVIDENCE, "fever": {"low", "high"}})
     sensitivity(clinic, demo.QUERY, demo.EVIDENCE)
     explain(clinic, demo.EVIDENCE, [*demo.QUERY])
+    _large()
     digits, seen = Session(demo.load_digits()), demo.digit_evidence(demo.held_out()[0].pixels)
     for name in [*seen][:2]:
         digits.marginal_map(demo.digit_query()[:4], {**seen, name: 1 - int(seen[name])})
+
+
+def _large() -> None:
+    """Circuits in pieces, and rows of a batch together, on circuits that are small enough to be quick."""
+    from margmap import learn
+    from margmap.inference import pieces
+    from margmap.solve.rows_together import RowsTogether
+
+    rows = queries.sample(demo.load_digits(), 200, seed=1)[:, :8]
+    before = pieces.LEAST_EDGES, pieces.MOST_TOP, pieces.PIECES
+    pieces.LEAST_EDGES, pieces.MOST_TOP, pieces.PIECES = 0, 1.0, 2
+    try:
+        mpe(learn.hclt(rows[:150], rows[150:], latent=8, epochs=1))
+    finally:
+        pieces.LEAST_EDGES, pieces.MOST_TOP, pieces.PIECES = before
+    clinic = demo.load_model()
+    codes, reals = clinic.evidence_codes(demo.EVIDENCE)
+    columns, together = clinic.query_columns(demo.QUERY, ()), RowsTogether(clinic)
+    together.expect([codes])
+    together.reduce(columns, codes, reals)
+    codes = codes.copy()
+    codes[columns] = 0
+    together.value_pair(codes, reals)
 
 
 def _tables() -> None:

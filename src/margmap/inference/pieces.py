@@ -25,8 +25,8 @@ from margmap.inference.scaled import is_dense, scaled
 #: A circuit with fewer edges is quicker done whole than the threads are told of it.
 LEAST_EDGES = 1_000_000
 
-#: So many pieces, or fewer: enough for a balance among the threads, and for more threads than two.
-PIECES = 16
+#: So many pieces, or fewer: enough for a balance among some threads, and each is worth telling a thread of it.
+PIECES = 8
 
 #: With a larger part of the edges in the top there is no use in pieces.
 MOST_TOP = 0.5
