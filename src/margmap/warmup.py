@@ -112,17 +112,14 @@ def _asking() -> None:
 
 def _large() -> None:
     """Circuits in pieces, and rows of a batch together, on circuits that are small enough to be quick."""
-    from margmap import learn
     from margmap.inference import pieces
     from margmap.solve.rows_together import RowsTogether
 
-    rows = queries.sample(demo.load_digits(), 200, seed=1)[:, :8]
-    before = pieces.LEAST_EDGES, pieces.MOST_TOP, pieces.PIECES
-    pieces.LEAST_EDGES, pieces.MOST_TOP, pieces.PIECES = 0, 1.0, 2
+    before, pieces.LEAST_EDGES = pieces.LEAST_EDGES, 0
     try:
-        mpe(learn.hclt(rows[:150], rows[150:], latent=8, epochs=1))
+        mpe(demo.load_digits())
     finally:
-        pieces.LEAST_EDGES, pieces.MOST_TOP, pieces.PIECES = before
+        pieces.LEAST_EDGES = before
     clinic = demo.load_model()
     codes, reals = clinic.evidence_codes(demo.EVIDENCE)
     columns, together = clinic.query_columns(demo.QUERY, ()), RowsTogether(clinic)
