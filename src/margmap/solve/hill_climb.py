@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
@@ -49,6 +51,11 @@ class Incumbents:
         #: Log values and states, best first, all different; replaced as a whole.
         self.ranked: tuple[tuple[float, IntArray], ...] = ()
 
+    @cached_property
+    def _groups(self) -> IntArray:
+        groups: IntArray = neighbourhoods(self._flat, self._cardinality.size)
+        return groups
+
     @property
     def best(self) -> tuple[IntArray, float]:
         """The best state and its log value; some state and -inf if there is none yet."""
@@ -74,7 +81,7 @@ class Incumbents:
             if self._parts is None or self._rows_of_blocks is None:
                 higher = _climb(self._flat, self._rows_of_blocks, state, flips, value, exponent, begun)
             else:
-                given = (self._flat, self._rows_of_blocks, self._parts)
+                given = (self._flat, self._rows_of_blocks, self._parts, self._groups)
                 higher = _climb_by_parts(*given, state, flips, value, exponent, begun)
             self.keep(state, higher)
             if not climb or higher <= top:
@@ -125,13 +132,14 @@ def _climb_by_parts(
     flat: Flat,
     rows: IntArray,
     parts: LongArray,
+    groups: IntArray,
     state: IntArray,
     flips: int,
     value: FloatArray,
     exponent: FloatArray,
     begun: bool,
 ) -> float:
-    """What :func:`_climb` does, the passes of each round by several threads."""
+    """What :func:`_climb` does, the passes of each round by several threads, ``groups`` being the neighbourhoods."""
     nodes = flat.num_nodes
     slope, before = np.zeros(nodes), state.copy()
 
@@ -155,7 +163,12 @@ def _climb_by_parts(
         gaining = best_value >= 0
         state[gaining] = best_value[gaining]
         together = evaluated()
-        if gaining.sum() > 1 and together < current + float(np.log(best_gain[best])):
+        alone = current + float(np.log(best_gain[best]))
+        if gaining.sum() > 1 and together < alone:
+            state[:] = before
+            if 1 < change_apart(groups, best_gain, best_value, state) < gaining.sum():
+                together = evaluated()
+        if gaining.sum() > 1 and together < alone:
             state[:] = before
             state[best] = best_value[best]
             together = evaluated()
@@ -165,6 +178,40 @@ def _climb_by_parts(
             break
         current = together
     return current
+
+
+@kernel
+def change_apart(groups: IntArray, best_gain: FloatArray, best_value: IntArray, state: IntArray) -> int:
+    """In each group of neighbours make the change that gains most; how many there are."""
+    best_of = np.full(groups.max() + 1, -1, dtype=np.int32)
+    changed = 0
+    for v in range(state.size):
+        if best_value[v] >= 0:
+            changed += best_of[groups[v]] < 0
+            if best_of[groups[v]] < 0 or best_gain[v] > best_gain[best_of[groups[v]]]:
+                best_of[groups[v]] = v
+    for v in range(state.size):
+        if best_value[v] >= 0 and best_of[groups[v]] == v:
+            state[v] = best_value[v]
+    return changed
+
+
+@kernel
+def neighbourhoods(f: Flat, variables: int) -> IntArray:
+    """For each variable the first product in which it meets another one; a number of its own if there is none."""
+    meeting = np.arange(f.kind.size, f.kind.size + variables).astype(np.int32)
+    alone = np.full(f.kind.size, -1, dtype=np.int32)  # the variable of a node that has only one
+    for n in range(f.kind.size):
+        if f.kind[n] == LEAF:
+            alone[n] = f.var[n]
+        elif f.kind[n] == SUM:
+            alone[n] = alone[f.child[f.start[n]]]
+        else:
+            for e in range(f.start[n], f.start[n + 1]):
+                v = alone[f.child[e]]
+                if v >= 0 and meeting[v] >= f.kind.size:
+                    meeting[v] = n
+    return meeting
 
 
 @kernel
@@ -189,7 +236,8 @@ def _climb(
 
     The circuit is linear in the indicators of each variable, so the root's derivative by an indicator is the value of
     the state with that variable changed: one pass down gives all flips. All that gain are made at once if together they
-    gain more than the best alone, otherwise the best alone.
+    gain more than the best alone. Where they do not, the reason are mostly neighbours, each of which gains as long as
+    the other stays; so the best one of each group of neighbours is tried before the best alone.
     """
     n_nodes = f.kind.size
     slope = np.zeros(n_nodes)
@@ -213,7 +261,13 @@ def _climb(
                 gaining += 1
         evaluate_blocks(f, rows, state, value, exponent)
         together = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
-        if gaining > 1 and together < current + np.log(best_gain[best]):
+        alone = current + np.log(best_gain[best])
+        if gaining > 2 and together < alone:
+            state[:] = before
+            if 1 < change_apart(neighbourhoods(f, state.size), best_gain, best_value, state) < gaining:
+                evaluate_blocks(f, rows, state, value, exponent)
+                together = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
+        if gaining > 1 and together < alone:
             state[:] = before
             state[best] = best_value[best]
             evaluate_blocks(f, rows, state, value, exponent)
