@@ -16,6 +16,8 @@ from margmap.inference.passes import forward_dense
 from margmap.inference.pieces import pass_up, pieces_of
 from margmap.inference.scaled import scaled
 from margmap.solve import reduce as reducing
+from margmap.solve.hill_climb import _climb, _climb_by_parts, change_apart, neighbourhoods
+from margmap.solve.output_bounds import view_of
 from margmap.solve.query_circuit import rebuild
 from margmap.solve.reduce import reduce_codes
 from margmap.solve.values import log_value
@@ -162,3 +164,42 @@ def test_a_limit_reaches_the_pieces(small_pieces, monkeypatch):
     answer = mm.marginal_map(circuit, query, given, time_limit=1e-9, threads=2)
     assert answer.state is not None
     assert answer.log_prob <= answer.log_upper
+
+
+def test_climbing_by_parts_is_climbing(small_pieces):
+    climbed = 0
+    for circuit, query, given in trees(60, least=400):
+        reduced = reduce_codes(circuit, query, *circuit.evidence_codes(given))
+        if reduced.parts is None:
+            continue
+        bounds = view_of(reduced.flat, 0.0, reduced.cardinality, parts=reduced.parts).bounds
+        whole = view_of(reduced.flat, 0.0, reduced.cardinality).bounds
+        assert np.array_equal(bounds.share, whole.share)
+        assert (bounds.log_upper, bounds.least, bounds.faithful) == (whole.log_upper, whole.least, whole.faithful)
+        if bounds.rows is None:
+            continue
+        groups = neighbourhoods(reduced.flat, reduced.cardinality.size)
+        states = np.random.default_rng(0).integers(
+            0, reduced.cardinality, (3, reduced.cardinality.size), dtype=np.int32
+        )
+        for one in states:
+            other, values = one.copy(), np.empty((4, reduced.num_nodes))
+            first = _climb(reduced.flat, bounds.rows, one, 20, values[0], values[1], False)
+            given_parts = (reduced.flat, bounds.rows, reduced.parts, groups)
+            second = _climb_by_parts(*given_parts, other, 20, values[2], values[3], False)
+            assert np.array_equal(one, other)
+            assert first == second
+            climbed += 1
+    assert climbed > 60
+
+
+def test_neighbours_are_changed_one_at_a_time():
+    """Of a pair that meets in a product only the better one; a variable that meets nobody is a group of its own."""
+    groups = np.array([7, 7, 9, 11, 9], dtype=np.int32)
+    gain, value = np.array([1.2, 1.5, 1.1, 2.0, 1.1]), np.array([1, 0, 1, -1, 0], dtype=np.int32)
+    state = np.full(5, 5, dtype=np.int32)
+    assert change_apart(groups, gain, value, state) == 2
+    assert state.tolist() == [5, 0, 1, 5, 5]
+    circuit = latent_tree(0, variables=4, states=8)
+    groups = neighbourhoods(reduce_codes(circuit, [0, 1, 2, 3], *circuit.evidence_codes({})).flat, 4)
+    assert len(set(groups.tolist())) == 2  # two pairs of leaves below the root
