@@ -11,6 +11,9 @@ rounds of the two commits alternate, so that whatever else the machine does fall
 all queries together, the median of the ratios, and the queries that changed most. Answers must agree, and what was
 proven before must be proven now. ``--against`` may be a folder with the other commit, whose kernels then stay
 compiled. ``--cpu`` counts seconds of computing instead, for a machine that is busy.
+
+``--equal 10000`` measures nothing: it asks one query of each of so many generated circuits, of all families in
+:mod:`margmap.bench.generators`, and the instances, once in both commits, and compares the answers.
 """
 
 from __future__ import annotations
@@ -65,6 +68,58 @@ def network_cases(
                 yield f"{name} {share} {i}", network, query, evidence, NETWORK_LIMIT
 
 
+def generated_cases(number: int) -> Iterator[tuple[str, Any, list[Any], dict[Any, Any], float | None]]:
+    """Small circuits of all families, with a query and evidence drawn for each."""
+    import numpy as np
+
+    from margmap.bench import generators as g
+
+    families = (
+        lambda i: g.latent_tree(
+            i, variables=4 + i % 9, states=2 + i % 11, values=2 + i % 2, concentration=(1, 0.05)[i % 2]
+        ),
+        lambda i: g.partition_tree(i, variables=6 + i % 5, levels=2),
+        lambda i: g.coin_mixture(i, components=2 + i % 5, variables=6 + i % 5),
+        lambda i: g.flat_latent_tree(i, variables=4 + i % 5, states=2 + i % 7),
+        lambda i: g.learned_tree(i, variables=6 + i % 5, levels=2),
+        lambda i: g.tree_ensemble(i, variables=6 + i % 5, trees=2 + i % 3),
+    )
+    for i in range(number):
+        circuit, rng = families[i % len(families)](i), np.random.default_rng(i)
+        order = rng.permutation(len(circuit.variables)).tolist()
+        asked = 1 + int(rng.integers(len(order)))
+        seen = order[asked : asked + int(rng.integers(len(order)))]
+        evidence = {circuit.variables[c].name: int(rng.integers(circuit.variables[c].cardinality)) for c in seen}
+        yield f"generated {i}", circuit, [circuit.variables[c].name for c in order[:asked]], evidence, None
+
+
+def answers(number: int) -> dict[str, Any]:
+    """In a process of one of the commits: log p, state and proof of every query."""
+    import margmap as mm
+
+    found = {}
+    for name, model, query, evidence, _ in (*circuit_cases(), *generated_cases(number)):
+        try:
+            result = mm.marginal_map(model, query, evidence)
+            found[name] = (result.log_prob, sorted(result.state.items()), result.status)
+        except mm.ImpossibleEvidenceError:
+            found[name] = (-math.inf, [], "impossible")
+    return found
+
+
+def require_equal(before: dict[str, Any], now: dict[str, Any]) -> None:
+    """Both commits have given the same answers; another state may have the same probability."""
+    states = 0
+    for name, (log_prob, state, status) in before.items():
+        again = now[name]
+        if status != again[2] or not (
+            log_prob == again[0] or math.isclose(log_prob, again[0], rel_tol=1e-9, abs_tol=1e-9)
+        ):
+            sys.exit(f"{name}: {again} where the other has {before[name]}")
+        states += state == again[1]
+    print(f"{len(before)} queries: all statuses and probabilities are equal, and {states} of the states")
+
+
 def one_round(options: argparse.Namespace) -> dict[str, tuple[float, float, bool]]:
     """In a process of one of the commits: seconds, log p and proof of every query, best of some repeats."""
     import margmap as mm
@@ -90,6 +145,8 @@ def measured(source: Path, options: argparse.Namespace, repeats: int) -> dict[st
     command = [sys.executable, __file__, "--worker", "--method", options.method, "--repeats", str(repeats)]
     if options.cpu:
         command.append("--cpu")
+    if options.equal is not None:
+        command += ["--equal", str(options.equal)]
     if options.networks is not None:
         command += ["--networks", *options.networks, "--shares", *options.shares]
     env = {**os.environ, "PYTHONPATH": str(source / "src"), "MARGMAP_BACKGROUND": "0", "MARGMAP_TIER": "compile"}
@@ -121,15 +178,19 @@ def main() -> None:
     parser.add_argument("--networks", nargs="*", metavar="NAME", help="queries on networks, these or all")
     parser.add_argument("--shares", nargs="+", default=list(SHARES), help="percent queried/observed/hidden")
     parser.add_argument("--cpu", action="store_true", help="seconds of computing, not of the clock on the wall")
+    parser.add_argument("--equal", type=int, metavar="N", help="compare answers, on so many generated circuits too")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
-        print(json.dumps(one_round(options)))
+        print(json.dumps(one_round(options) if options.equal is None else answers(options.equal)))
         return
     if not DATA.is_dir():
         sys.exit(f"no shared data at {DATA}")
     with checked_out(options.against) as other:
         sources = {"before": other, "now": ROOT}
+        if options.equal is not None:
+            require_equal(*(measured(source, options, 0) for source in sources.values()))
+            return
         for source in sources.values():
             measured(source, options, 0)  # compiles
         best: dict[str, dict[str, float]] = {"before": {}, "now": {}}

@@ -104,9 +104,30 @@ def _asking() -> None:
     marginal_map(clinic, demo.QUERY, {**demo.EVIDENCE, "fever": {"low", "high"}})
     sensitivity(clinic, demo.QUERY, demo.EVIDENCE)
     explain(clinic, demo.EVIDENCE, [*demo.QUERY])
+    _large()
     digits, seen = Session(demo.load_digits()), demo.digit_evidence(demo.held_out()[0].pixels)
     for name in [*seen][:2]:
         digits.marginal_map(demo.digit_query()[:4], {**seen, name: 1 - int(seen[name])})
+
+
+def _large() -> None:
+    """Circuits in pieces, and rows of a batch together, on circuits that are small enough to be quick."""
+    from margmap.inference import pieces
+    from margmap.solve.rows_together import RowsTogether
+
+    before, pieces.LEAST_EDGES = pieces.LEAST_EDGES, 0
+    try:
+        mpe(demo.load_digits())
+    finally:
+        pieces.LEAST_EDGES = before
+    clinic = demo.load_model()
+    codes, reals = clinic.evidence_codes(demo.EVIDENCE)
+    columns, together = clinic.query_columns(demo.QUERY, ()), RowsTogether(clinic)
+    together.expect([codes])
+    together.reduce(columns, codes, reals)
+    codes = codes.copy()
+    codes[columns] = 0
+    together.value_pair(codes, reals)
 
 
 def _tables() -> None:

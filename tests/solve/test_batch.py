@@ -544,7 +544,7 @@ def test_ctrl_c_delivers_what_is_under_way_and_the_rest_can_follow(where, proces
     assert len(answers) < len(rows)
     check(answers, expected[: len(answers)])
     if where == "here":
-        assert len(answers) == 11
+        assert 1 <= len(answers) <= 11  # those that were read together with the one that Ctrl-C came in are not begun
     check(mm.marginal_map_many(circuit, ["X1"], evidences, jobs=1, start=len(answers)), expected[len(answers) :])
 
 

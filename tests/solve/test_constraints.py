@@ -90,7 +90,7 @@ def begin_badly(monkeypatch):
     monkeypatch.setattr(prices, "_find_prices", lambda *arguments: (find(*arguments)[0], ()))
     monkeypatch.setattr(Incumbents, "_offer_allowed", lambda self, state, climb, rows: offer(self, state, False, rows))
     for module in (frontier, branch_and_bound):
-        monkeypatch.setattr(module, "lower_bound_state", lambda _flat, _max, n, _rows=None: np.zeros(n, dtype=np.int32))
+        monkeypatch.setattr(module, "lower_bound_state", lambda _flat, _max, n, *_: np.zeros(n, dtype=np.int32))
 
 
 @pytest.mark.parametrize("method", ["frontier", "branch"])

@@ -61,11 +61,11 @@ def with_component(circuit, code, weight):
 def mislead(monkeypatch, planted):
     """Every solver begins with the planted state, and is offered it again until what is left has one best state."""
 
-    def first(flat, deterministic, variables, rows=None):
+    def first(flat, deterministic, variables, rows=None, parts=None):
         literals = set(zip(flat.var.tolist(), flat.value.tolist(), strict=True)) - {(-1, -1)}
         one_state = len(literals) == len({v for v, _ in literals})
         decided = one_state or deterministic[flat.kind == SUM].all()
-        return lower_bound_state(flat, deterministic, variables, rows) if decided else planted.copy()
+        return lower_bound_state(flat, deterministic, variables, rows, parts) if decided else planted.copy()
 
     for module in (frontier, branch, iterative):
         monkeypatch.setattr(module, "Incumbents", Weak)

@@ -150,6 +150,13 @@ class Circuit(Named):
         result: T = kept[make]
         return result
 
+    def remembering(self, memory: Memory) -> Circuit:
+        """The same circuit, with all that is kept of it, and with a memory of questions."""
+        self.__dict__.setdefault("_kept", {})
+        twin = object.__new__(Circuit)
+        twin.__dict__.update(self.__dict__, memory=memory)
+        return twin
+
     def evidence_codes(self, evidence: Any) -> tuple[IntArray, FloatArray]:
         """One row of codes (cardinality where nothing is observed) and one of real values (NaN likewise)."""
         return self.encoded(self.observed(evidence))

@@ -190,6 +190,10 @@ class Variable:
         return indicator(self, value)
 
 
+class Observed(dict[int, Any]):
+    """What :meth:`Named.observed` found, as evidence for the same model: it is not looked at again."""
+
+
 class Named:
     """What a circuit and a network share: variables that are found by their names."""
 
@@ -200,6 +204,11 @@ class Named:
     def names(self) -> tuple[Name, ...]:
         """The names of the variables, in column order."""
         return tuple(variable.name for variable in self.variables)
+
+    @cached_property
+    def plain_numbers(self) -> tuple[int, ...]:
+        """The number of values of each variable whose values are plain numbers; 0 where they have names or bins."""
+        return tuple(0 if v.states or v.encoding is not None else v.cardinality for v in self.variables)
 
     @cached_property
     def _by_text(self) -> dict[str, list[int]]:
@@ -270,6 +279,8 @@ class Named:
         goes through here. ``table`` says that it is a row of a table, where -1 and some texts mean that nothing is
         observed, and a text can be written evidence such as ``young|old``.
         """
+        if isinstance(evidence, Observed):
+            return evidence
         found: dict[int, Any] = {}
         seen: set[int] = set()
         pairs, cells = pairs_of(evidence)

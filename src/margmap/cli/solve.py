@@ -40,6 +40,7 @@ _BATCH = "Answer each row of evidence: a header of variables or a column for eac
 _HEADER = "Whether --batch's first line has names, if unclear."
 _ID = "The column of --batch's rows that says which row it is; it is copied to the answers."
 _CARRY = "Columns of --batch's rows to copy to the answers; or: all."
+_THREADS = "Threads that pass over a circuit of a million edges or more (without: MARGMAP_THREADS, or one a core)."
 _JOBS = "Processes: for --batch (without: one a core), or to share one hard query out over."
 _MEMORY = "Bytes that it may grow by, such as 500M (K, M or G)."
 _METHOD = f"The solver to use: {AUTO}, {', '.join(METHODS)}."
@@ -92,6 +93,7 @@ def solve(
         bool, flag("--truth", "Compare the answers of --batch with the rows' columns of the query.")
     ] = False,
     jobs: Annotated[int | None, option("N", _JOBS, "--jobs", "-j", min=1)] = None,
+    threads: Annotated[int | None, option("N", _THREADS, min=1)] = None,
     dask: Dask = None,
     certificate: Annotated[Path | None, option("FILE", "Write a proof that `margmap verify` can check there.")] = None,
     max_edges: MaxEdges = None,
@@ -121,7 +123,7 @@ def solve(
         require_circuit(model, format)
     options = _options_of(method, method_options or [], trace)
     options |= given(gap=gap, k=top, memory_limit=parse_bytes("--memory-limit", memory_limit))
-    options |= given(constraints=rules, differ_by=differ_by)
+    options |= given(constraints=rules, differ_by=differ_by, threads=threads)
     if in_files and not is_network(model, format):
         raise typer.BadParameter("--evid, --query-file and --uai-files are for networks (.uai, .bif)")
     # With --batch the time limit is that of each row.

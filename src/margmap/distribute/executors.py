@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import ctypes
 import multiprocessing
-import os
 import pickle
 import socket
 import sys
@@ -20,6 +19,7 @@ from typing import Any, ParamSpec, TypeVar, cast
 from urllib.parse import urlsplit
 
 from margmap.errors import MargmapError, MissingExtraError, QueryError
+from margmap.foundation.cores import usable_cores
 
 __all__ = ["Processes", "open_executor", "usable_cores", "workers_of"]
 
@@ -54,13 +54,6 @@ def open_executor(jobs: int | None = None, dask: str | None = None) -> Iterator[
         processes.kill()
         raise
     processes.shutdown()
-
-
-def usable_cores() -> int:
-    """How many processes can run at once: the cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def checked_executor(executor: Any) -> Executor | None:

@@ -11,8 +11,8 @@ import signal
 import threading
 from typing import Any
 
-#: What libraries look at before they start threads of their own.
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
+#: What this and other libraries look at before they start threads of their own.
+_THREADS = ("MARGMAP_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 for _name in _THREADS:
     os.environ.setdefault(_name, "1")

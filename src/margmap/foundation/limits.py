@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
 from contextlib import AbstractContextManager, contextmanager
+from contextvars import copy_context
 from types import FrameType
 from typing import Literal, Protocol, TypeAlias, TypeVar
 
@@ -213,7 +214,8 @@ class Limits:
         """Run work in a thread and watch it; where its end is waited for, it may be found too much to interpret."""
         stop = np.array([0, np.iinfo(np.int64).max])
         future: Future[T] = Future()
-        thread = threading.Thread(target=_keep_result, args=(future, work, stop), daemon=True)
+        keep = (copy_context().run, _keep_result, future, work, stop)  # how many threads may be used holds there too
+        thread = threading.Thread(target=keep[0], args=keep[1:], daemon=True)
         thread.start()
         try:
             while True:
@@ -259,6 +261,11 @@ class Limits:
 
 # The limits that listen to Ctrl-C, outermost first: those of a batch, and of the query in it that is under way.
 _listening: list[Limits] = []
+
+
+def interrupt_heard() -> bool:
+    """Whether any limits that listen to Ctrl-C now have heard it."""
+    return any(limits.interrupted for limits in _listening)
 
 
 class _Handler:

@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 
 from margmap.circuit import Circuit, FloatArray, IntArray
 from margmap.foundation.jit import kernel
-from margmap.inference.passes import forward_nodes, pass_up
+from margmap.inference.passes import forward_nodes
+from margmap.inference.pieces import pass_up
 from margmap.inference.scaled import is_dense, scaled
 
 

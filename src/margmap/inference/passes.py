@@ -12,7 +12,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import GAUSSIAN, PRODUCT, SUM, Circuit, FloatArray, IntArray
+from margmap.circuit import GAUSSIAN, PRODUCT, SUM, FloatArray, IntArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.pairs import (
     EPS,
@@ -28,7 +28,7 @@ from margmap.foundation.pairs import (
     two_sum,
 )
 from margmap.inference.dense import block_values, last_row
-from margmap.inference.scaled import Scaled, is_dense, scaled
+from margmap.inference.scaled import Scaled
 
 ROWS_AT_ONCE = 32
 
@@ -64,11 +64,6 @@ def forward(s: Scaled, codes: IntArray, reals: FloatArray, value: FloatArray, ex
 def forward_dense(s: Scaled, codes: IntArray, reals: FloatArray, value: FloatArray, exponent: FloatArray) -> None:
     """The same with a matrix product for each dense block."""
     forward_nodes(s, s.rows, None, codes, reals, value, exponent, None)
-
-
-def pass_up(circuit: Circuit, codes: IntArray, reals: FloatArray, value: FloatArray, exponent: FloatArray) -> None:
-    """The same in the way that is quicker for the circuit."""
-    (forward_dense if is_dense(circuit) else forward)(scaled(circuit), codes, reals, value, exponent)
 
 
 @kernel

@@ -30,7 +30,8 @@ from margmap.foundation.html import table
 from margmap.foundation.jit import kernel
 from margmap.foundation.pairs import log_of, moved
 from margmap.foundation.wording import did_you_mean
-from margmap.inference.passes import edge_share, flows, log_values, pass_up
+from margmap.inference.passes import edge_share, flows, log_values
+from margmap.inference.pieces import pass_up
 from margmap.inference.scaled import Scaled, require_within_reach, scaled
 from margmap.inference.soft import conditioned_circuit
 from margmap.inference.truncated import draw as draw_between

@@ -16,8 +16,9 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import FloatArray, Name, Named, Value, Variable
+from margmap.circuit import FloatArray, Name, Named, Variable
 from margmap.circuit.evidence import cell_of, is_frame, is_series, names_of
+from margmap.circuit.variable import Observed
 from margmap.errors import FormatError, QueryError
 from margmap.foundation.numerals import number_of, real_of
 from margmap.io.files import read_lines, stream_lines
@@ -108,18 +109,22 @@ def _scanned(lines: Sequence[str], path: Path) -> list[list[float]]:
     return rows
 
 
-def evidence_of(model: Named, columns: Sequence[int], cells: Any) -> dict[Any, Value]:
+def observed_of(model: Named, columns: Sequence[int], cells: Any) -> Observed:
     """What a row observes."""
     if isinstance(cells, Mapping) or is_series(cells) or is_frame(cells):
-        return model.labelled(model.observed(cells, table=True))
+        return Observed(model.observed(cells, table=True))
     if isinstance(cells, BadRow):
         raise QueryError(cells.reason)
     if isinstance(cells, str) or not isinstance(cells, Sequence | np.ndarray):
         raise QueryError(f"a row is of type {type(cells).__name__}: give a mapping, or a value for each column")
     if len(cells) != len(columns):
         raise QueryError(f"the row has {len(cells)} values for {len(columns)} columns")
+    if isinstance(cells, np.ndarray) and cells.dtype.kind in "iu":
+        numbers, values = model.plain_numbers, cells.tolist()
+        if all(-1 <= x < numbers[column] for column, x in zip(columns, values, strict=True)):
+            return Observed({column: x for column, x in zip(columns, values, strict=True) if x >= 0})
     row = {model.variables[column]: cell for column, cell in zip(columns, cells, strict=True)}
-    return model.labelled(model.observed(row, table=True))
+    return Observed(model.observed(row, table=True))
 
 
 def _columns(model: Named, names: Iterable[Name] | None) -> tuple[int, ...]:

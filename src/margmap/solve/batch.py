@@ -12,11 +12,12 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from queue import SimpleQueue
+from threading import Lock
 from typing import Any, ClassVar, NamedTuple, TypeAlias
 from uuid import uuid4
 
@@ -26,6 +27,7 @@ from margmap.circuit import Circuit, Name, Variable
 from margmap.circuit.evidence import names_of
 from margmap.circuit.model import as_model
 from margmap.circuit.properties import require_tractable
+from margmap.circuit.variable import Observed
 from margmap.distribute.executors import (
     Kept,
     WorkerDied,
@@ -37,15 +39,17 @@ from margmap.distribute.executors import (
     workers_of,
 )
 from margmap.errors import LimitError, MargmapError, QueryError
-from margmap.foundation.limits import Limits
+from margmap.foundation.limits import Limits, interrupt_heard
+from margmap.foundation.threads import check_threads
 from margmap.inference.scaled import scaled
-from margmap.io.evidence_rows import Cells, Rows, evidence_of, read_rows
+from margmap.io.evidence_rows import Cells, Rows, observed_of, read_rows
 from margmap.network.compile import compile as compile_network
 from margmap.network.network import Network
 from margmap.solve.marginal_map import marginal_map
 from margmap.solve.methods import AUTO, METHODS, MethodName
 from margmap.solve.question import check_constrained, check_limits, check_method
 from margmap.solve.result import Result
+from margmap.solve.rows_together import ROWS_AT_ONCE, RowsTogether, pays
 
 __all__ = ["FailedRow", "marginal_map_many"]
 
@@ -111,7 +115,8 @@ def marginal_map_many(
     A row that cannot be answered (evidence of probability 0, a value out of range) has a :class:`FailedRow` in its
     place. ``time_limit`` and further options are those of ``marginal_map`` and hold for each row.
 
-    The work is done by ``jobs`` processes of this machine (None: one a core; 1: in this process), or by ``executor``:
+    The work is done by ``jobs`` processes of this machine (None: one a core; 1: in this process), each with one thread
+    unless ``threads`` says otherwise, or by ``executor``:
     anything with the interface of ``concurrent.futures``, such as that of a Dask client or of
     :func:`margmap.distribute.executors.open_executor`. Ctrl-C ends the iteration with KeyboardInterrupt once the rows
     under way are answered and delivered; a second one ends it at once.
@@ -132,6 +137,7 @@ def marginal_map_many(
     if queries is not None and rows.length is not None and rows.length != len(queries):
         raise QueryError(f"{len(queries)} queries for {rows.length} rows: give one query for all, or one for each")
     executor = checked_executor(executor)
+    check_threads(options.get("threads"))
     job = _Job(model, rows.columns, common, method, time_limit, options)
     return _run(job, rows, queries, start, jobs, executor)
 
@@ -147,7 +153,7 @@ def _prepared(
             options = {name: value for name, value in options.items() if name != "max_edges"}
     if isinstance(model, Circuit):
         require_tractable(model)
-    common = ("k", "gap", "memory_limit", "constraints", "differ_by")
+    common = ("k", "gap", "memory_limit", "constraints", "differ_by", "threads")
     of_method = {name: x for name, x in options.items() if name not in common}
     if options.get("constraints") is not None or options.get("differ_by") is not None:
         check_constrained(method)
@@ -189,6 +195,14 @@ class _Job:
     method: MethodName
     time_limit: float | None
     options: dict[str, Any]
+    #: Held by the thread that has ``together``.
+    lock: Lock = field(default_factory=Lock)
+
+    @cached_property
+    def together(self) -> RowsTogether:
+        """What the rows of a circuit have in common beyond this."""
+        assert isinstance(self.model, Circuit)
+        return RowsTogether(self.model)
 
     @cached_property
     def packed(self) -> bytes:
@@ -202,14 +216,44 @@ class _Job:
             require_tractable(self.model)
             _ = scaled(self.model)
 
-    def answer(self, number: int, data: bytes) -> Answer:
-        """The result of one row, or why there is none."""
+    def answers(self, rows: Sequence[tuple[int, bytes]]) -> list[Answer]:
+        """The results of some rows, or why there is none; after Ctrl-C those that were under way, the last of them."""
+        read = [self._read(*row) for row in rows]
+        with self._knowing(read) as model:
+            found: list[Answer] = []
+            for (number, _), row in zip(rows, read, strict=True):
+                found.append(row if isinstance(row, FailedRow) else self._answer(model, number, *row))
+                if interrupt_heard():
+                    break
+            return found
+
+    def _read(self, number: int, data: bytes) -> tuple[Query, Observed] | FailedRow:
+        """The query and the evidence of a row."""
         try:
             cells, query = pickle.loads(data)
-            query = self.query if query is None else query
-            evidence = evidence_of(self.model, self.columns, cells)
-            return marginal_map(self.model, query, evidence, self.method, self.time_limit, **self.options)
+            return self.query if query is None else query, observed_of(self.model, self.columns, cells)
         except Exception as error:  # one row's trouble is not that of the others
+            return _failed(number, error)
+
+    @contextmanager
+    def _knowing(self, read: Sequence[tuple[Query, Observed] | FailedRow]) -> Iterator[Circuit | Network]:
+        """The model, which knows the rows that it will be asked about, if that pays."""
+        model = self.model
+        observed = [row[1] for row in read if not isinstance(row, FailedRow)]
+        plain = [row for row in observed if all(isinstance(value, int) for value in row.values())]
+        if not isinstance(model, Circuit) or not pays(model, len(plain)) or not self.lock.acquire(blocking=False):
+            yield model
+            return
+        try:
+            self.together.expect([model.encoded(row)[0] for row in plain])
+            yield model.remembering(self.together)
+        finally:
+            self.lock.release()
+
+    def _answer(self, model: Circuit | Network, number: int, query: Query, evidence: Observed) -> Answer:
+        try:
+            return marginal_map(model, query, evidence, self.method, self.time_limit, **self.options)
+        except Exception as error:
             return _failed(number, error)
 
 
@@ -231,15 +275,16 @@ def _work(token: str, packed: bytes | None, rows: Sequence[tuple[int, bytes]]) -
     if new:
         job.prepare()
     begun = time.perf_counter()
-    answers = [job.answer(*row) for row in rows]
+    answers = job.answers(rows)
     return time.perf_counter() - begun, answers
 
 
 def _run(
     job: _Job, rows: Rows, queries: Sequence[Query] | None, start: int, jobs: int | None, executor: Executor | None
 ) -> Iterator[Answer]:
+    alone = replace(job, options={"threads": 1, **job.options})
     if executor is not None:
-        yield from _Batch(job, rows, queries, start, executor).answers()
+        yield from _Batch(alone, rows, queries, start, executor).answers()
         return
     number = usable_cores() if jobs is None else jobs
     if rows.length is not None:
@@ -249,7 +294,7 @@ def _run(
         yield from _Batch(job, rows, queries, start, _Here()).answers()
         return
     with open_executor(number) as processes:
-        yield from _Batch(job, rows, queries, start, processes).answers()
+        yield from _Batch(alone, rows, queries, start, processes).answers()
 
 
 class _Here(Executor):
@@ -329,7 +374,8 @@ class _Batch:
                     self.send([self.alone.popleft()])
                 return  # until it is back
             elif self.more and self.reading - self.next < AHEAD:
-                rows = self.read(1 if here else self.size())
+                # Here, no row is read ahead of whoever makes them one by one.
+                rows = self.read(1 if here and self.length is None else self.size())
                 if rows:
                     self.send(rows)
             else:
@@ -356,9 +402,9 @@ class _Batch:
         if self.seconds_per_row is None:
             return 1
         size = min(int(CHUNK_SECONDS / max(self.seconds_per_row, 1e-6)), 2 * self.last_size, CHUNK_ROWS)
-        if self.length is not None:
+        if self.length is not None and not isinstance(self.executor, _Here):  # others are to have some of the last
             size = min(size, (self.length - self.reading) // (2 * self.workers))
-        return max(size, 1)
+        return size - size % ROWS_AT_ONCE if size > ROWS_AT_ONCE else max(size, 1)
 
     def count_workers(self) -> int:
         now = time.monotonic()
@@ -390,7 +436,8 @@ class _Batch:
         seconds, answers = back
         rate = seconds / len(rows)
         self.seconds_per_row = rate if self.seconds_per_row is None else (self.seconds_per_row + rate) / 2
-        for row, answer in zip(rows, answers, strict=True):
+        self.stopped = self.stopped or len(answers) < len(rows)
+        for row, answer in zip(rows, answers, strict=False):
             if answer.status == "interrupted":
                 self.stopped = True  # it is not finished, so it is not delivered
             else:

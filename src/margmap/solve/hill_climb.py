@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import numpy as np
 
-from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray
+from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits
 from margmap.foundation.matrices import add_rows
@@ -12,9 +14,10 @@ from margmap.foundation.pairs import STEP, TINY, decoded, log_of, moved
 from margmap.foundation.sorting import descending
 from margmap.inference.dense import no_powers
 from margmap.solve.output_bounds import Bounds
+from margmap.solve.parts import downwards, upwards
 from margmap.solve.query_circuit import LEAF, Flat
 from margmap.solve.rows import Rows
-from margmap.solve.values import evaluate, evaluate_blocks, log_value
+from margmap.solve.values import evaluate, evaluate_blocks, evaluate_range, log_value
 
 # Hill climbing looks at the clock after this many flips, or fewer on a circuit with many edges.
 FLIPS_AT_ONCE = 16
@@ -39,7 +42,7 @@ class Incumbents:
         # Relative to the bounds, good states have values near 1, which are quickest to compute with.
         self._flat = flat._replace(weight=bounds.share) if bounds.faithful else flat
         self._log_scale = bounds.log_upper if bounds.faithful else 0.0
-        self._rows_of_blocks = bounds.rows
+        self._rows_of_blocks, self._parts = bounds.rows, bounds.parts
         self._cardinality = cardinality
         #: Whoever goes on within other limits puts them here.
         self.limits = limits
@@ -47,6 +50,11 @@ class Incumbents:
         self._rows = rows
         #: Log values and states, best first, all different; replaced as a whole.
         self.ranked: tuple[tuple[float, IntArray], ...] = ()
+
+    @cached_property
+    def _groups(self) -> IntArray:
+        groups: IntArray = neighbourhoods(self._flat, self._cardinality.size)
+        return groups
 
     @property
     def best(self) -> tuple[IntArray, float]:
@@ -70,7 +78,11 @@ class Incumbents:
         state, top, begun = state.copy(), -np.inf, False
         value, exponent = np.empty(self._flat.num_nodes), np.empty(self._flat.num_nodes)
         while True:
-            higher = _climb(self._flat, self._rows_of_blocks, state, flips, value, exponent, begun)
+            if self._parts is None or self._rows_of_blocks is None:
+                higher = _climb(self._flat, self._rows_of_blocks, state, flips, value, exponent, begun)
+            else:
+                given = (self._flat, self._rows_of_blocks, self._parts, self._groups)
+                higher = _climb_by_parts(*given, state, flips, value, exponent, begun)
             self.keep(state, higher)
             if not climb or higher <= top:
                 return self.best[1] > before
@@ -116,6 +128,104 @@ class Incumbents:
             self.ranked = tuple(ranked[: self._most])
 
 
+def _climb_by_parts(
+    flat: Flat,
+    rows: IntArray,
+    parts: LongArray,
+    groups: IntArray,
+    state: IntArray,
+    flips: int,
+    value: FloatArray,
+    exponent: FloatArray,
+    begun: bool,
+) -> float:
+    """What :func:`_climb` does, the passes of each round by several threads, ``groups`` being the neighbourhoods."""
+    nodes = flat.num_nodes
+    slope, before = np.zeros(nodes), state.copy()
+
+    def evaluated() -> float:
+        upwards(parts, nodes, lambda begin, end: evaluate_range(flat, rows, state, value, exponent, begin, end))
+        return float(log_of(value[-1], exponent[-1]))
+
+    current = float(log_of(value[-1], exponent[-1])) if begun else evaluated()
+    for _ in range(flips):
+        if value[-1] == 0:
+            break
+        slope.fill(0.0)
+        slope[-1] = 1.0 / value[-1]
+        downwards(parts, nodes, lambda begin, end: _differentiate_range(flat, rows, value, exponent, slope, begin, end))
+        leaves = int(parts[0])
+        best_gain, best_value = np.zeros(state.size), np.zeros(state.size, dtype=np.int32)
+        best = _best_flips(flat, slope, leaves, best_gain, best_value)
+        if best_value[best] < 0:
+            break
+        before[:] = state
+        gaining = best_value >= 0
+        state[gaining] = best_value[gaining]
+        together = evaluated()
+        alone = current + float(np.log(best_gain[best]))
+        if gaining.sum() > 1 and together < alone:
+            state[:] = before
+            if 1 < change_apart(groups, best_gain, best_value, state) < gaining.sum():
+                together = evaluated()
+        if gaining.sum() > 1 and together < alone:
+            state[:] = before
+            state[best] = best_value[best]
+            together = evaluated()
+        if together < current:
+            state[:] = before
+            current = evaluated()
+            break
+        current = together
+    return current
+
+
+@kernel
+def change_apart(groups: IntArray, best_gain: FloatArray, best_value: IntArray, state: IntArray) -> int:
+    """In each group of neighbours make the change that gains most; how many there are."""
+    best_of = np.full(groups.max() + 1, -1, dtype=np.int32)
+    changed = 0
+    for v in range(state.size):
+        if best_value[v] >= 0:
+            changed += best_of[groups[v]] < 0
+            if best_of[groups[v]] < 0 or best_gain[v] > best_gain[best_of[groups[v]]]:
+                best_of[groups[v]] = v
+    for v in range(state.size):
+        if best_value[v] >= 0 and best_of[groups[v]] == v:
+            state[v] = best_value[v]
+    return changed
+
+
+@kernel
+def neighbourhoods(f: Flat, variables: int) -> IntArray:
+    """For each variable the first product in which it meets another one; a number of its own if there is none."""
+    meeting = np.arange(f.kind.size, f.kind.size + variables).astype(np.int32)
+    alone = np.full(f.kind.size, -1, dtype=np.int32)  # the variable of a node that has only one
+    for n in range(f.kind.size):
+        if f.kind[n] == LEAF:
+            alone[n] = f.var[n]
+        elif f.kind[n] == SUM:
+            alone[n] = alone[f.child[f.start[n]]]
+        else:
+            for e in range(f.start[n], f.start[n + 1]):
+                v = alone[f.child[e]]
+                if v >= 0 and meeting[v] >= f.kind.size:
+                    meeting[v] = n
+    return meeting
+
+
+@kernel
+def _best_flips(f: Flat, slope: FloatArray, leaves: int, best_gain: FloatArray, best_value: IntArray) -> int:
+    """For each variable the value that raises the root most, or -1, and by which factor; the best variable of all."""
+    best_gain[:] = 1 + 1e-12
+    best_value[:] = -1
+    for n in range(leaves):
+        if f.kind[n] == LEAF and slope[n] > best_gain[f.var[n]]:
+            best_gain[f.var[n]] = slope[n]
+            best_value[f.var[n]] = f.value[n]
+    return int(np.argmax(best_gain))
+
+
 @kernel
 def _climb(
     f: Flat, rows: IntArray | None, state: IntArray, flips: int, value: FloatArray, exponent: FloatArray, begun: bool
@@ -126,7 +236,8 @@ def _climb(
 
     The circuit is linear in the indicators of each variable, so the root's derivative by an indicator is the value of
     the state with that variable changed: one pass down gives all flips. All that gain are made at once if together they
-    gain more than the best alone, otherwise the best alone.
+    gain more than the best alone. Where they do not, the reason are mostly neighbours, each of which gains as long as
+    the other stays; so the best one of each group of neighbours is tried before the best alone.
     """
     n_nodes = f.kind.size
     slope = np.zeros(n_nodes)
@@ -139,13 +250,7 @@ def _climb(
             break
         current = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
         _differentiate(f, rows, value, exponent, slope)
-        best_gain[:] = 1 + 1e-12
-        best_value[:] = -1
-        for n in range(n_nodes):
-            if f.kind[n] == LEAF and slope[n] > best_gain[f.var[n]]:
-                best_gain[f.var[n]] = slope[n]
-                best_value[f.var[n]] = f.value[n]
-        best = np.argmax(best_gain)
+        best = _best_flips(f, slope, n_nodes, best_gain, best_value)
         if best_value[best] < 0:
             break
         before[:] = state
@@ -156,7 +261,13 @@ def _climb(
                 gaining += 1
         evaluate_blocks(f, rows, state, value, exponent)
         together = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
-        if gaining > 1 and together < current + np.log(best_gain[best]):
+        alone = current + np.log(best_gain[best])
+        if gaining > 2 and together < alone:
+            state[:] = before
+            if 1 < change_apart(neighbourhoods(f, state.size), best_gain, best_value, state) < gaining:
+                evaluate_blocks(f, rows, state, value, exponent)
+                together = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
+        if gaining > 1 and together < alone:
             state[:] = before
             state[best] = best_value[best]
             evaluate_blocks(f, rows, state, value, exponent)
@@ -194,11 +305,24 @@ def _differentiate(f: Flat, rows: IntArray | None, value: FloatArray, exponent: 
 
     Good enough to choose where to climb; what is found is evaluated again.
     """
-    n_nodes = f.kind.size
     slope[:] = 0.0
-    slope[n_nodes - 1] = 1.0 / value[n_nodes - 1]
-    n = n_nodes
-    while n > 0:
+    slope[f.kind.size - 1] = 1.0 / value[f.kind.size - 1]
+    _differentiate_range(f, rows, value, exponent, slope, 0, f.kind.size)
+
+
+@kernel
+def _differentiate_range(
+    f: Flat,
+    rows: IntArray | None,
+    value: FloatArray,
+    exponent: FloatArray,
+    slope: FloatArray,
+    begin: int,
+    stop_before: int,
+) -> None:
+    """What the nodes of a range add to the derivatives by their children, parents first."""
+    n = stop_before
+    while n > begin:
         n -= 1
         if rows is not None and rows[n] >= 0:
             first = n

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from margmap.circuit import PRODUCT, FloatArray, IntArray
+from margmap.circuit import PRODUCT, FloatArray, IntArray, LongArray
 from margmap.foundation.jit import kernel
 from margmap.solve.output_bounds import output_bounds
 from margmap.solve.query_circuit import LEAF, Flat
 from margmap.solve.supports import Flags
 
 
-def lower_bound_state(flat: Flat, deterministic: Flags, variables: int, rows: IntArray | None = None) -> IntArray:
+def lower_bound_state(
+    flat: Flat,
+    deterministic: Flags,
+    variables: int,
+    rows: IntArray | None = None,
+    parts: LongArray | None = None,
+) -> IntArray:
     """Algorithm 4: take the maximum at deterministic sums and at every sum above one, follow it down.
 
     ``rows`` as :func:`~margmap.solve.query_circuit.rows_of` finds them, if they are known.
     """
     take_max = _at_or_above(flat, rows, deterministic)
     state = np.zeros(variables, dtype=np.int32)
-    extract(flat, output_bounds(flat, take_max, rows=rows).share, state)
+    extract(flat, output_bounds(flat, take_max, rows=rows, parts=parts).share, state)
     return state
 
 

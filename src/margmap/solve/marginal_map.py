@@ -20,6 +20,7 @@ from margmap.foundation.jit import interpreted_calls, tier_since
 from margmap.foundation.limits import TOLERANCE, Limits, Status, Stopped
 from margmap.foundation.notebook import notebook_bar
 from margmap.foundation.progress import OnProgress, Teller
+from margmap.foundation.threads import check_threads, using_threads
 from margmap.inference.scaled import extra_rounding, scaled
 from margmap.network.network import Network
 from margmap.solve.constraints import Constraint
@@ -48,6 +49,7 @@ def marginal_map(
     memory_limit: int | None = None,
     jobs: int = 1,
     executor: Executor | None = None,
+    threads: int | None = None,
     on_progress: OnProgress | None = None,
     constraints: Sequence[Constraint | str] | None = None,
     differ_by: int | None = None,
@@ -78,6 +80,9 @@ def marginal_map(
     over the workers of ``executor``, anything with the interface of :mod:`concurrent.futures`. The answer is as proven
     as on one core.
 
+    ``threads`` are those of this process that a circuit of a million edges or more may be passed over by: None stands
+    for the environment's ``MARGMAP_THREADS``, or for one a core. The answer is the same to the last bit.
+
     ``constraints`` are what the state must satisfy, made by :mod:`margmap.solve.constraints` (``mm.constraints``);
     bounds and proofs are then about the states that do, and ``log_conditional`` stays log p(q | e). If there is none,
     the status is ``infeasible``.
@@ -85,6 +90,7 @@ def marginal_map(
     more; each is proven.
     """
     check_limits(time_limit, k, gap, memory_limit, jobs)
+    check_threads(threads)
     if on_progress is not None and not callable(on_progress):
         raise QueryError(f"on_progress={on_progress!r}: give a function that takes a margmap.Progress, or None")
     limits = Limits(time_limit, gap, memory_limit)
@@ -96,7 +102,7 @@ def marginal_map(
     shared = (jobs, executor) if jobs > 1 or executor is not None else None
     with notebook_bar(on_progress) as told:
         teller = limits.teller = Teller(told, lambda: limits.clock() - limits.begun)
-        with limits.catching_interrupts(), limits.not_counting_compilation():
+        with limits.catching_interrupts(), limits.not_counting_compilation(), using_threads(threads):
             question = ask(model, query, evidence, method, k, options, shared, constraints, differ_by)
             teller.log_factor, teller.rounding = question.log_factor, 2 * question.rounding
             result = _answer_or_nothing(question, limits)

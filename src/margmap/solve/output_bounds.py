@@ -17,6 +17,7 @@ from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.matrices import lowest, times_vector
 from margmap.foundation.pairs import EPS, STEP, TINY, UP, decoded, log_of, moved, normal, plus, raised
 from margmap.inference.dense import gathered, last_row, no_powers
+from margmap.solve.parts import upwards
 from margmap.solve.query_circuit import SMALLEST, Flat, rows_of
 from margmap.solve.supports import Flags, Supports, find_deterministic, find_supports
 
@@ -43,6 +44,8 @@ class Bounds(NamedTuple):
     least: float = 1.0
     #: For each node the first row of its dense block, or -1; None if there are few such blocks.
     rows: IntArray | None = None
+    #: The parts of a large circuit, see :mod:`margmap.solve.parts`.
+    parts: LongArray | None = None
 
 
 class View(NamedTuple):
@@ -59,25 +62,36 @@ class View(NamedTuple):
         return raised(self.log_factor, self.bounds.log_upper)
 
 
-def view_of(flat: Flat, log_factor: float, cardinality: IntArray, run: Runner = to_the_end) -> View:
-    """The bounds of a circuit, which may be the empty one, that of no state."""
+def view_of(
+    flat: Flat,
+    log_factor: float,
+    cardinality: IntArray,
+    run: Runner = to_the_end,
+    parts: LongArray | None = None,
+) -> View:
+    """The bounds of a circuit, which may be the empty one, that of no state; ``parts`` are those of a large one."""
     rows = rows_of(flat)
-    supports = find_supports(flat, cardinality, run, rows)
+    supports = find_supports(flat, cardinality, run, rows, parts)
     if flat.num_nodes == 0:
         nothing = np.zeros(0)
         return View(flat, log_factor, supports, Bounds(np.zeros(0, np.bool_), nothing, nothing, nothing, -np.inf))
-    return View(
-        flat, log_factor, supports, output_bounds(flat, find_deterministic(flat, supports, run, rows), run, rows)
-    )
+    deterministic = find_deterministic(flat, supports, run, rows, parts)
+    return View(flat, log_factor, supports, output_bounds(flat, deterministic, run, rows, parts))
 
 
-def output_bounds(flat: Flat, deterministic: Flags, run: Runner = to_the_end, rows: IntArray | None = None) -> Bounds:
+def output_bounds(
+    flat: Flat,
+    deterministic: Flags,
+    run: Runner = to_the_end,
+    rows: IntArray | None = None,
+    parts: LongArray | None = None,
+) -> Bounds:
     """Algorithm 1: the maximum at deterministic sums, the sum at the others, the product at products."""
-    work = partial(_output_bounds, flat, rows, deterministic)
+    work = partial(_bounds_of_all, flat, rows, deterministic, parts)
     value, exponent, share, faithful, least = run(work, flat.num_edges, 24 * flat.num_nodes + 8 * flat.num_edges)
     log_upper = log_of(value[-1], exponent[-1])
     log_upper += 2 * EPS * abs(log_upper)
-    return Bounds(deterministic, value, exponent, share, log_upper, faithful, float(least), rows)
+    return Bounds(deterministic, value, exponent, share, log_upper, faithful, float(least), rows, parts)
 
 
 def floor_of(log_floor: float, log_upper: float) -> float:
@@ -91,17 +105,37 @@ def floor_of(log_floor: float, log_upper: float) -> float:
     return value if value > LOWEST_FLOOR else -1.0
 
 
+def _bounds_of_all(
+    flat: Flat, rows: IntArray | None, take_max: Flags, parts: LongArray | None, stop: LongArray
+) -> tuple[FloatArray, FloatArray, FloatArray, bool, float]:
+    """The bounds of all nodes as pairs, all shares, whether they are what they say, and the least way."""
+    value, exponent, way = np.ones(flat.num_nodes), np.zeros(flat.num_nodes), np.ones(flat.num_nodes)
+    share = np.ones(flat.num_edges)
+    given = (flat, rows, take_max, value, exponent, way, share)
+    found = upwards(parts, flat.num_nodes, lambda begin, end: _output_bounds(*given, begin, end, stop))
+    return value, exponent, share, all(faithful for faithful, _ in found), min(least for _, least in found)
+
+
 @kernel
 def _output_bounds(
-    f: Flat, rows: IntArray | None, take_max: Flags, stop: LongArray
-) -> tuple[FloatArray, FloatArray, FloatArray, bool, float]:
-    """Every bound is multiplied by a little more than its own rounding can have taken, and so is every share."""
-    value, exponent = np.ones(f.kind.size), np.zeros(f.kind.size)
-    way, least = np.ones(f.kind.size), 1.0
-    share = np.ones(f.child.size)
-    faithful = True
-    n, singly = -1, 0
-    while n + 1 < f.kind.size:
+    f: Flat,
+    rows: IntArray | None,
+    take_max: Flags,
+    value: FloatArray,
+    exponent: FloatArray,
+    way: FloatArray,
+    share: FloatArray,
+    begin: int,
+    stop_before: int,
+    stop: LongArray,
+) -> tuple[bool, float]:
+    """Every bound is multiplied by a little more than its own rounding can have taken, and so is every share.
+
+    Of the nodes from ``begin`` on; all arrays have ones, and zeros as exponents, before.
+    """
+    least, faithful = 1.0, True
+    n, singly = begin - 1, 0
+    while n + 1 < stop_before:
         n += 1
         if stop[0] != 0:
             break
@@ -144,7 +178,7 @@ def _output_bounds(
                 v /= TINY
                 power -= STEP
             value[n], exponent[n] = v, power
-    return value, exponent, share, faithful, least
+    return faithful, least
 
 
 @kernel

@@ -20,7 +20,7 @@ from margmap.solve.rules import Rules, rules_of
 # The keywords of marginal_map, for whoever misspells one: what is no keyword is taken for an option of the method.
 _KEYWORDS = (
     *("query", "evidence", "method", "time_limit", "k", "gap", "memory_limit", "jobs", "executor", "on_progress"),
-    *("constraints", "differ_by"),
+    *("constraints", "differ_by", "threads"),
 )
 
 

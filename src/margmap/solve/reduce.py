@@ -21,7 +21,9 @@ from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import log_of, moved
+from margmap.foundation.threads import at_once
 from margmap.inference.passes import edge_share, forward, forward_dense
+from margmap.inference.pieces import Pieces, pass_up, pieces_of
 from margmap.inference.scaled import Scaled, is_dense, require_within_reach, scaled
 from margmap.inference.soft import conditioned_circuit
 from margmap.solve.forms import Forms, Query, Store, build
@@ -43,6 +45,8 @@ class Reduced:
     rounding: float
     #: A state that may be a good one to begin with: in a session the last answer to the same query.
     start: IntArray | None = None
+    #: The parts of a large circuit, see :mod:`margmap.solve.parts`.
+    parts: LongArray | None = None
 
     @property
     def log_scale(self) -> float:
@@ -82,10 +86,25 @@ def reduce_codes(
         kept: Reduced | None = circuit.memory.reduce(columns, codes, reals)
         if kept is not None:
             return kept
-    s, query = scaled(circuit), query_of(circuit, columns)
+    query, pieces = query_of(circuit, columns), pieces_of(circuit)
+    if pieces is not None and is_dense(circuit):
+        found, parts = by_pieces(circuit, pieces, query, codes, reals, run)
+        return replace(of_root(circuit, columns, query, *found), parts=parts)
     way = _by_blocks if is_dense(circuit) else _by_edges
-    flat, log_factor, value, exponent = way(circuit, query, codes, reals, run)
-    names = tuple(circuit.variables[c].name for c in columns)
+    return of_root(circuit, columns, query, *way(circuit, query, codes, reals, run))
+
+
+def of_root(
+    circuit: Circuit,
+    columns: Sequence[int],
+    query: Query,
+    flat: Flat,
+    log_factor: float,
+    value: float,
+    exponent: float,
+) -> Reduced:
+    """A reduced circuit, given the factor taken out of it and the value of the root as a pair."""
+    s, names = scaled(circuit), tuple(circuit.variables[c].name for c in columns)
     evidence = (value * s.total, exponent + s.total_exponent)
     # The root sums to 1, so that the factor taken out of it is 1 but for rounding.
     return Reduced(flat, names, query.cardinality, evidence, s.rounding + abs(log_factor))
@@ -98,11 +117,14 @@ def _by_edges(
     room = 32 * circuit.num_edges + 48 * circuit.num_nodes
     work = partial(edge_by_edge, scaled(circuit), codes, reals, query)
     kind, start, child, weight, var, code, value, exponent = run(work, 4 * circuit.num_edges, room)
+    return *rebuilt(Flat(kind, start, child, weight, var, code), value, run), value, exponent
+
+
+def rebuilt(whole: Flat, value: float, run: Runner = to_the_end) -> tuple[Flat, float]:
+    """The smallest form of all that is left of a circuit whose root has this value, and the log of a factor."""
     if value == 0:
         raise impossible()
-    whole = Flat(kind, start, child, weight, var, code)
-    flat, log_factor = rebuild(whole, np.ones(whole.num_edges, dtype=np.bool_), run)
-    return flat, log_factor, value, exponent
+    return rebuild(whole, np.ones(whole.num_edges, dtype=np.bool_), run)
 
 
 def _by_blocks(
@@ -118,6 +140,71 @@ def _by_blocks(
     if not all_used:  # an indicator that nothing leads to goes
         flat, _ = rebuild(flat, np.ones(flat.num_edges, dtype=np.bool_), run)
     return flat, log_factor, value, exponent
+
+
+def by_pieces(
+    circuit: Circuit, pieces: Pieces, query: Query, codes: IntArray, reals: FloatArray, run: Runner
+) -> tuple[tuple[Flat, float, float, float], LongArray | None]:
+    """The same for a large circuit in pieces, by several threads; and the parts of the reduced circuit.
+
+    Each piece has a range of the store to itself; the gaps that are left between them are closed at the end.
+    """
+    s, most, leaves = scaled(circuit), most_children(circuit, query), int(query.first_leaf[-1])
+
+    def work(stop: LongArray) -> tuple[Flat, float, float, float, LongArray, bool]:
+        value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
+        pass_up(circuit, codes, reals, value, exponent)
+        live, used = np.zeros(circuit.num_nodes, dtype=np.bool_), np.zeros(leaves, dtype=np.bool_)
+        mark_live(s, value, query, live, used, stop)
+        ranges = [nodes[live[nodes]] for nodes in (*pieces.below, pieces.top)]
+        # A node more than needed, and the edges of one, where a node is written before it is found to be another one.
+        rooms = [int(_edges_of(s, order, query)) + most for order in ranges]
+        first = np.cumsum([leaves] + [order.size + 1 for order in ranges])
+        edge = np.cumsum([0, *rooms])
+        nodes = int(first[-1])
+        store = Store(
+            np.zeros(nodes, dtype=np.int8),
+            np.zeros(nodes + 1, dtype=np.int64),
+            np.empty(edge[-1], dtype=np.int32),
+            np.empty(edge[-1]),
+            np.full(nodes, -1, dtype=np.int32),
+            np.full(nodes, -1, dtype=np.int32),
+            np.empty(0, dtype=np.int32),
+            np.full(nodes, -1, dtype=np.int64),
+            np.empty(0, dtype=np.int32),
+        )
+        store.var[:leaves] = np.repeat(np.arange(query.cardinality.size), query.cardinality)
+        store.value[:leaves] = np.arange(leaves) - np.repeat(query.first_leaf[:-1], query.cardinality)
+        forms = Forms(np.full(s.kind.size, -1, dtype=np.int32), np.ones(s.kind.size), np.zeros(s.kind.size))
+
+        def made(i: int) -> int:
+            slots = np.full(1 << max(6, (2 * ranges[i].size + 1).bit_length()), -1, dtype=np.int32)
+            store.start[first[i]] = edge[i]
+            own = store._replace(slots=slots)
+            return int(build(s, ranges[i], value, exponent, query, forms, own, int(first[i]), most, stop))
+
+        ends = at_once([partial(made, i) for i in range(len(pieces.below))])
+        ends.append(made(len(pieces.below)))
+        count = np.array(ends) - first[:-1]
+        parts = leaves + np.concatenate(([0], np.cumsum(count)))
+        edges = 0
+        for i in range(len(ranges)):
+            edges = _close(store, int(first[i]), ends[i], edges, leaves, first, first[:-1] - parts[:-1])
+        root = int(forms.number[-1])
+        at = int(np.searchsorted(first, root, side="right")) - 1
+        size = root + 1 - int(first[at] - parts[at]) if root >= leaves else root + 1
+        flat = _without_room(Flat(*store[:6]), size)
+        log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1])) if live[-1] else 0.0
+        pair = float(value[-1]), float(exponent[-1])
+        return flat, log_factor, *pair, np.minimum(parts[:-1], size), bool(used.all())
+
+    room = 12 * circuit.num_edges + 96 * circuit.num_nodes
+    flat, log_factor, value, exponent, parts, all_used = run(work, 4 * circuit.num_edges, room)
+    if value == 0:
+        raise impossible()
+    if not all_used:  # an indicator that nothing leads to goes
+        return (rebuild(flat, np.ones(flat.num_edges, dtype=np.bool_), run)[0], log_factor, value, exponent), None
+    return (flat, log_factor, value, exponent), parts
 
 
 def query_of(circuit: Circuit, columns: Sequence[int]) -> Query:
@@ -235,33 +322,9 @@ def _reduce(
     forward_dense(s, codes, reals, value, exponent)
     root = n_old - 1
 
-    # What of the circuit the query can still reach, and how much room it will need.
-    live = np.zeros(n_old, dtype=np.bool_)
-    live[root] = query.asked[root] and value[root] > 0
+    live, used = np.zeros(n_old, dtype=np.bool_), np.zeros(query.first_leaf[-1], dtype=np.bool_)
+    nodes, edges = mark_live(s, value, query, live, used, stop)
     leaves = query.first_leaf[-1]
-    used = np.zeros(leaves, dtype=np.bool_)
-    nodes, edges, block = 0, 0, -1
-    for n in range(n_old - 1, -1, -1):
-        if not live[n]:
-            continue
-        if stop[0] != 0:
-            break
-        nodes += 1
-        if s.kind[n] < PRODUCT:
-            q = query.position[s.var[n]]
-            edges += query.cardinality[q]
-            for x in range(query.cardinality[q]):
-                used[query.first_leaf[q] + x] |= s.table[s.table_start[n] + x] > 0
-            continue
-        edges += s.start[n + 1] - s.start[n]
-        if s.kind[n] == PRODUCT:
-            for e in range(s.start[n], s.start[n + 1]):
-                live[s.child[e]] |= query.asked[s.child[e]]
-        elif s.rows[n] < 0 or s.rows[n] != block:  # otherwise another row has marked the children
-            for e in range(s.start[n], s.start[n + 1]):
-                live[s.child[e]] |= s.weight[e] > 0 and value[s.child[e]] > 0
-            if s.rows[n] >= 0:
-                block = s.rows[n]
 
     # The indicators come first.
     room = leaves + nodes
@@ -296,3 +359,75 @@ def _reduce(
     arrays = (store.kind, store.start, store.child, store.weight, store.var, store.value)
     log_factor = log_factor_of(forms.factor[root], forms.exponent[root]) if nodes > 0 else 0.0
     return arrays, forms.number[root] + 1, log_factor, all_used, value[root], exponent[root]
+
+
+@kernel
+def mark_live(
+    s: Scaled, value: FloatArray, query: Query, live: NDArray[np.bool_], used: NDArray[np.bool_], stop: LongArray
+) -> tuple[int, int]:
+    """Mark what of the circuit the query can still reach, and the indicators that it uses; how much room that needs."""
+    root = s.kind.size - 1
+    live[root] = query.asked[root] and value[root] > 0
+    nodes, edges, block = 0, 0, -1
+    for n in range(root, -1, -1):
+        if not live[n]:
+            continue
+        if stop[0] != 0:
+            break
+        nodes += 1
+        if s.kind[n] < PRODUCT:
+            q = query.position[s.var[n]]
+            edges += query.cardinality[q]
+            for x in range(query.cardinality[q]):
+                used[query.first_leaf[q] + x] |= s.table[s.table_start[n] + x] > 0
+            continue
+        edges += s.start[n + 1] - s.start[n]
+        if s.kind[n] == PRODUCT:
+            for e in range(s.start[n], s.start[n + 1]):
+                live[s.child[e]] |= query.asked[s.child[e]]
+        elif s.rows[n] < 0 or s.rows[n] != block:  # otherwise another row has marked the children
+            for e in range(s.start[n], s.start[n + 1]):
+                live[s.child[e]] |= s.weight[e] > 0 and value[s.child[e]] > 0
+            if s.rows[n] >= 0:
+                block = s.rows[n]
+    return nodes, edges
+
+
+@kernel
+def _edges_of(s: Scaled, nodes: IntArray, query: Query) -> int:
+    """The edges that the forms of some nodes have at most."""
+    edges = 0
+    for n in nodes:
+        edges += query.cardinality[query.position[s.var[n]]] if s.kind[n] < PRODUCT else s.start[n + 1] - s.start[n]
+    return edges
+
+
+@kernel
+def _close(store: Store, begin: int, end: int, edges: int, leaves: int, first: LongArray, moved_by: LongArray) -> int:
+    """Move the nodes of a range of the store down to where the range before ended; the end of their edges.
+
+    Range ``i`` begins at node ``first[i]`` and is moved by ``moved_by[i]``; there are ``edges`` edges before this one.
+    """
+    at = 0
+    while first[at] != begin:
+        at += 1
+    own, to = moved_by[at], begin - moved_by[at]
+    source = store.start[begin]
+    size = store.start[end] - source
+    for e in range(size):
+        c = store.child[source + e]
+        if c >= begin:
+            c -= own
+        elif c >= leaves:
+            r = 0
+            while first[r + 1] <= c:
+                r += 1
+            c -= moved_by[r]
+        store.child[edges + e] = c
+    for e in range(size):
+        store.weight[edges + e] = store.weight[source + e]
+    for n in range(end - begin):
+        store.kind[to + n] = store.kind[begin + n]
+        store.start[to + n] = edges + store.start[begin + n] - source
+    store.start[to + end - begin] = edges + size
+    return int(edges + size)

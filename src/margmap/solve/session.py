@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from copy import copy
 from dataclasses import replace
 from threading import Lock
 from time import perf_counter
@@ -25,7 +24,7 @@ from margmap.errors import MargmapError, QueryError
 from margmap.foundation.pairs import raised
 from margmap.inference.kept_values import KeptValues, NodesAbove
 from margmap.inference.networks import kept_circuit
-from margmap.inference.passes import pass_up
+from margmap.inference.pieces import pass_up
 from margmap.inference.queries import Posteriors, posteriors
 from margmap.inference.scaled import scaled
 from margmap.network.network import Network
@@ -61,9 +60,9 @@ class Session:
         self.model: Circuit | Network = as_model(model)
         circuit = self.model if isinstance(self.model, Circuit) else kept_circuit(self.model, None)
         self._memory = None if circuit is None else Memory(circuit, memory)
-        self._circuit = None if circuit is None else copy(circuit)
-        if self._circuit is not None:
-            self._circuit.memory = self._memory
+        self._circuit = None
+        if circuit is not None and self._memory is not None:
+            self._circuit = circuit.remembering(self._memory)
 
     def __repr__(self) -> str:
         return f"Session({self.model!r})"
@@ -92,7 +91,7 @@ class Session:
         if isinstance(self.model, Circuit):
             return marginal_map(self._circuit, query, evidence, method, time_limit, **keywords)
         begun = perf_counter()
-        if method == AUTO and not keywords.keys() - {"k", "gap", "memory_limit", "on_progress"}:
+        if method == AUTO and not keywords.keys() - {"k", "gap", "memory_limit", "on_progress", "threads"}:
             quick = self._asked_of_circuit(query, evidence, time_limit, **keywords)
             if quick is not None:
                 return quick

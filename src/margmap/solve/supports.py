@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -12,6 +11,7 @@ from margmap.circuit import SUM, IntArray, LongArray
 from margmap.circuit.arrays import Bits
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
+from margmap.solve.parts import upwards
 from margmap.solve.query_circuit import LEAF, Flat
 
 Flags = NDArray[np.bool_]
@@ -28,13 +28,23 @@ class Supports(NamedTuple):
 
 
 def find_supports(
-    flat: Flat, cardinality: IntArray, run: Runner = to_the_end, rows: IntArray | None = None
+    flat: Flat,
+    cardinality: IntArray,
+    run: Runner = to_the_end,
+    rows: IntArray | None = None,
+    parts: LongArray | None = None,
 ) -> Supports:
     """The possible values of every variable below every node; ``rows`` are the first rows of dense blocks, if known."""
     words = max(1, -(-cardinality.size // 64))
     groups = int(cardinality.max()) if cardinality.size else 1
     room = 8 * groups * words * flat.num_nodes
-    return Supports(run(partial(_supports, flat, rows, words, groups), room // 8 + flat.num_edges, room), words)
+
+    def work(stop: LongArray) -> Bits:
+        can = np.zeros((flat.num_nodes, groups * words), dtype=np.uint64)
+        upwards(parts, flat.num_nodes, lambda begin, end: _supports(flat, rows, words, can, begin, end, stop))
+        return can
+
+    return Supports(run(work, room // 8 + flat.num_edges, room), words)
 
 
 def possible(supports: Supports, variables: int) -> Flags:
@@ -51,16 +61,27 @@ def undecided(supports: Supports, variables: int) -> Flags:
     return result
 
 
-def find_deterministic(flat: Flat, supports: Supports, run: Runner = to_the_end, rows: IntArray | None = None) -> Flags:
+def find_deterministic(
+    flat: Flat,
+    supports: Supports,
+    run: Runner = to_the_end,
+    rows: IntArray | None = None,
+    parts: LongArray | None = None,
+) -> Flags:
     """The sums any two children of which exclude each other on some variable (Q-determinism, a sufficient test)."""
-    work = partial(_deterministic, flat, rows, supports.can, supports.words)
+
+    def work(stop: LongArray) -> Flags:
+        found = np.zeros(flat.num_nodes, dtype=np.bool_)
+        given = (flat, rows, supports.can, supports.words, found)
+        upwards(parts, flat.num_nodes, lambda begin, end: _deterministic(*given, begin, end, stop))
+        return found
+
     return run(work, supports.can.size + flat.num_edges, flat.num_nodes)
 
 
 @kernel
-def _supports(f: Flat, rows: IntArray | None, words: int, groups: int, stop: LongArray) -> Bits:
-    can = np.zeros((f.kind.size, groups * words), dtype=np.uint64)
-    for n in range(f.kind.size):
+def _supports(f: Flat, rows: IntArray | None, words: int, can: Bits, begin: int, end: int, stop: LongArray) -> None:
+    for n in range(begin, end):
         if stop[0] != 0:
             break
         if rows is not None and 0 <= rows[n] < n:  # the same children
@@ -71,7 +92,6 @@ def _supports(f: Flat, rows: IntArray | None, words: int, groups: int, stop: Lon
         for e in range(f.start[n], f.start[n + 1]):
             for w in range(can.shape[1]):
                 can[n, w] |= can[f.child[e], w]
-    return can
 
 
 @kernel
@@ -88,9 +108,10 @@ def exclude(can: Bits, words: int, a: int, b: int) -> bool:
 
 
 @kernel
-def _deterministic(f: Flat, rows: IntArray | None, can: Bits, words: int, stop: LongArray) -> Flags:
-    result = np.zeros(f.kind.size, dtype=np.bool_)
-    for n in range(f.kind.size):
+def _deterministic(
+    f: Flat, rows: IntArray | None, can: Bits, words: int, result: Flags, begin: int, end: int, stop: LongArray
+) -> None:
+    for n in range(begin, end):
         if f.kind[n] != SUM:
             continue
         if rows is not None and 0 <= rows[n] < n:
@@ -99,11 +120,10 @@ def _deterministic(f: Flat, rows: IntArray | None, can: Bits, words: int, stop: 
         result[n] = True
         for e in range(f.start[n] + 1, f.start[n + 1]):
             if stop[0] != 0:
-                return result
+                return
             for other in range(f.start[n], e):
                 if not exclude(can, words, f.child[e], f.child[other]):
                     result[n] = False
                     break
             if not result[n]:
                 break
-    return result

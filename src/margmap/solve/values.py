@@ -33,15 +33,29 @@ def evaluate_blocks(f: Flat, rows: IntArray | None, state: IntArray, value: Floa
     if rows is None:
         evaluate(f, state, value, exponent)
         return
-    n = 0
-    while n < f.kind.size:
+    evaluate_range(f, rows, state, value, exponent, 0, f.kind.size)
+
+
+@kernel
+def evaluate_range(
+    f: Flat,
+    rows: IntArray,
+    state: IntArray,
+    value: FloatArray,
+    exponent: FloatArray,
+    begin: int,
+    stop_before: int,
+) -> None:
+    """The same for a range of nodes that begins and ends where no dense block does not."""
+    n = begin
+    while n < stop_before:
         end = n + 1
         if rows[n] >= 0:
             end = last_row(rows, n)
             if block_values(f.start, f.child, f.weight, n, end, value, exponent):
                 n = end
                 continue
-        while end < f.kind.size and rows[end] < 0:
+        while end < stop_before and rows[end] < 0:
             end += 1
         evaluate_nodes(f, range(n, end), state, value, exponent)
         n = end

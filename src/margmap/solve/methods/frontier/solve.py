@@ -90,7 +90,8 @@ def solve_planned(
     With ``portfolio``, the transformations of ``iterative`` get their turns between wide sweeps.
     """
     cardinality = reduced.cardinality
-    bounds = view_of(flat, 0.0, cardinality, limits.run).bounds
+    parts = reduced.parts if flat is reduced.flat else None
+    bounds = view_of(flat, 0.0, cardinality, limits.run, parts).bounds
     slack = limits.gap / 4
     widest_allowed = _room(flat, plan, limits) if max_width is None else max_width
     rounding = rounding_of(flat, plan)
@@ -113,7 +114,8 @@ def solve_planned(
         if reduced.start is not None:
             incumbents.offer(reduced.start, climb=True)
         if not incumbents.ranked or reduced.start is None:
-            incumbents.offer(lower_bound_state(flat, bounds.deterministic, cardinality.size, bounds.rows), climb=True)
+            first = lower_bound_state(flat, bounds.deterministic, cardinality.size, bounds.rows, parts)
+            incumbents.offer(first, climb=True)
         if priced is not None and incumbents.ranked:
             incumbents.offer(incumbents.best[0], climb=True)
         incumbents.offer_neighbours()

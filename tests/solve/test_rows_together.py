@@ -1,0 +1,132 @@
+"""Rows of a batch asked together: to the last bit what each of them gives alone."""
+
+import dataclasses
+import math
+import random
+
+import numpy as np
+import pytest
+
+import margmap as mm
+from circuits import SORTS, random_circuit
+from margmap.foundation.pairs import TINY
+from margmap.inference.queries import value_pair
+from margmap.solve import batch, rows_together
+from margmap.solve.reduce import reduce_codes
+from margmap.solve.rows_together import RowsTogether, pays
+
+
+@pytest.fixture
+def always(monkeypatch):
+    """All batches of two rows or more are asked together, however small the circuit."""
+    monkeypatch.setattr(rows_together, "LEAST_ROWS", 2)
+    monkeypatch.setattr(rows_together, "LEAST_EDGES", 0)
+
+
+def rows_of(circuit, number, rng):
+    """Codes of rows: some variables observed, not the same ones in every row."""
+    rows = []
+    for _ in range(number):
+        row = circuit.cardinality.copy()
+        for column in range(row.size):
+            if row[column] and rng.random() < 0.4:
+                row[column] = rng.randrange(row[column])
+        rows.append(row)
+    return rows
+
+
+def discrete(seed):
+    rng = random.Random(seed)
+    return random_circuit(np.random.default_rng(seed), **list(SORTS.values())[seed % len(SORTS)]), rng
+
+
+def bare(result):
+    return dataclasses.replace(result, seconds=0, details={})
+
+
+def test_reduced_circuits_and_scores_are_those_of_a_row_alone(always):
+    compared = 0
+    for seed in range(400):
+        circuit, rng = discrete(seed)
+        if not pays(circuit, 2):
+            continue
+        reals = np.full(len(circuit.variables), np.nan)
+        together = RowsTogether(circuit)
+        chunks = [rows_of(circuit, number, rng) for number in (2, rng.choice([5, 40]))]
+        for row in [row for rows in chunks for row in [rows, *rng.sample(rows, len(rows))]]:
+            if isinstance(row, list):
+                together.expect(row)
+                continue
+            columns = [c for c in sorted(circuit.mentioned) if row[c] == circuit.cardinality[c] and rng.random() < 0.7]
+            try:
+                alone = reduce_codes(circuit, columns, row, reals)
+            except mm.ImpossibleEvidenceError:
+                if columns:
+                    with pytest.raises(mm.ImpossibleEvidenceError):
+                        together.reduce(columns, row, reals)
+                continue
+            found = together.reduce(columns, row, reals)
+            if found is None:  # nothing is asked for, or numbers are beyond doubles
+                continue
+            for one, other in zip(found.flat, alone.flat, strict=True):
+                assert np.array_equal(one, other)
+            assert (found.evidence, found.rounding, found.names) == (alone.evidence, alone.rounding, alone.names)
+            for _ in range(2):  # the second state after the first, as where several are asked for
+                codes = row.copy()
+                for column in columns:
+                    codes[column] = rng.randrange(codes[column])
+                assert together.value_pair(codes, reals) == value_pair(circuit, codes, reals)
+            other = chunks[0][0].copy()
+            assert together.value_pair(other, reals) == value_pair(circuit, other, reals)
+            compared += 1
+    assert compared > 500
+
+
+@pytest.mark.parametrize("factors", [2, 5])
+def test_a_row_with_values_beyond_doubles_is_reduced_alone(factors, always):
+    """Of three rows one is so unlikely that its values need powers of two; a product may lose all digits at once."""
+    variables = [mm.Variable(f"X{i}", 2) for i in range(factors + 1)]
+    small = float(TINY) ** 0.75
+    leaves = [mm.categorical(v, [1 - small, small]) for v in variables[:factors]]
+    parts = [mm.categorical(variables[-1], [0.3, 0.7]), mm.categorical(variables[-1], [0.8, 0.2])]
+    one, other = (math.prod(leaves, start=part) for part in parts)
+    circuit = mm.circuit_of(0.4 * one + 0.6 * other, variables=variables)
+    rows = [np.array([x] * factors + [2], dtype=np.int32) for x in (0, 1)]
+    reals = np.full(factors + 1, np.nan)
+    together = RowsTogether(circuit)
+    together.expect(rows)
+    assert together.reduce([factors], rows[1], reals) is None
+    assert together.reduce([factors], rows[0], reals) is not None
+    found = list(
+        mm.marginal_map_many(circuit, [f"X{factors}"], np.array([[0] * factors + [-1], [1] * factors + [-1]]), jobs=1)
+    )
+    assert [a.status for a in found] == ["optimal", "optimal"]
+    assert found[1].log_prob == mm.marginal_map(circuit, [f"X{factors}"], {f"X{i}": 1 for i in range(factors)}).log_prob
+
+
+def test_a_batch_gives_what_its_rows_give_alone(always, monkeypatch):
+    used = []
+    monkeypatch.setattr(batch, "RowsTogether", lambda circuit: used.append(1) or RowsTogether(circuit))
+    for seed in range(60):
+        circuit, rng = discrete(seed)
+        rows = np.array(rows_of(circuit, 20, rng))
+        rows[rows == circuit.cardinality] = -1
+        names = [v.name for v in circuit.variables]
+        evidence = [dict(zip(names, row, strict=True)) for row in np.where(rows < 0, None, rows)]
+        found = list(mm.marginal_map_many(circuit, None, rows, jobs=1, k=2))
+        for number, (answer, given) in enumerate(zip(found, evidence, strict=True)):
+            if isinstance(answer, mm.FailedRow):
+                with pytest.raises(mm.MargmapError) as caught:
+                    mm.marginal_map(circuit, None, given, k=2)
+                assert answer == mm.FailedRow(number, str(caught.value), caught.type.__name__)
+            else:
+                alone = mm.marginal_map(circuit, None, given, k=2)
+                assert bare(answer) == bare(alone)
+    assert len(used) > 40
+
+
+def test_what_does_not_pay_is_asked_alone():
+    circuit, _ = discrete(0)
+    assert not pays(circuit, 1000)  # small
+    gaussian = mm.circuit_of(mm.gaussian(mm.Variable("X", 0), 0.0, 1.0))
+    assert not gaussian.kept(rows_together._is_plain)
