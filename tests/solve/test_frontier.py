@@ -28,7 +28,7 @@ def test_equals_enumeration(sort):
     for seed in range(EACH):
         p = make(sort, seed)
         exact = p.exact_best() if seed % 40 == 0 else -math.inf
-        runs = [("branch", {}), ("frontier", {}), ("frontier", {"width": 1 + seed % 3})]
+        runs = [(("branch", "best-first")[seed % 2], {}), ("frontier", {}), ("frontier", {"width": 1 + seed % 3})]
         for method, options in runs[: 2 + seed % 2]:
             try:
                 r = mm.marginal_map(p.circuit, p.query, p.evidence, method, **options)
