@@ -1,4 +1,4 @@
-"""What only branch and best-first do: circuits without structure, factors, and sound bounds when it is stopped anywhere."""
+"""Branch and best-first: circuits without structure, factors, and sound bounds when they are stopped anywhere."""
 
 import math
 import time
