@@ -65,8 +65,8 @@ def test_sweeps_pruning_and_search_take_turns(monkeypatch, sort):
 
         return self._limits.until(math.inf, look=look)
 
-    def one_turn(self, view, log_upper):
-        bound = take(self, view, log_upper)
+    def one_turn(self, view, log_upper, turn=None):
+        bound = take(self, view, log_upper, turn)
         assert bound <= log_upper
         turns.append(bound < log_upper)
         return bound

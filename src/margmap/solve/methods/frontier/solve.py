@@ -127,6 +127,12 @@ def solve_planned(
         while log_upper > (floor := max(floor, incumbents.floor)) + slack:
             limits.check()
             if width > widest_allowed:
+                # Unless less memory was asked for, what is left of the time is the search's.
+                if turns is not None and max_width is None and not limits.holds_memory:
+                    log_upper = turns.take(view, log_upper, limits)
+                    if turns.proven:
+                        break
+                    limits.check()
                 raise Stopped("memory_limit")
             log_floor = floor + slack - log_whole
             pairs, variables = PAIRS + PAIRS_OF_ONE * width, cardinality.size
@@ -172,10 +178,9 @@ def solve_planned(
                 view, log_upper = turns.prune(view, floor + slack, log_upper)
                 if log_upper <= floor + slack:
                     break
-                planned = (
-                    None if view.flat is flat else make_plan(view.flat, cardinality.size, limits.run, limits.check)
-                )
-                if planned is not None:
+                if view.flat is not flat:
+                    planned = make_plan(view.flat, cardinality.size, limits.run, limits.check)
+                    assert planned is not None, "a part of a structured circuit is structured"
                     flat, plan = planned
                     if flat is not view.flat:
                         view = view_of(flat, view.log_factor, cardinality, limits.run)
@@ -262,11 +267,11 @@ class _Turns:
             self._limits.check()
         return view, min(log_upper, max(view.log_upper, log_floor))
 
-    def take(self, view: View, log_upper: float) -> float:
+    def take(self, view: View, log_upper: float, turn: Limits | None = None) -> float:
         """One turn of the search; a bound on all states, the best state goes to the incumbents."""
         if self._over:
             return log_upper
-        turn = self._turn(SEARCH_TURNS[not self._leads], LEAST_TURN)
+        turn = turn or self._turn(SEARCH_TURNS[not self._leads], LEAST_TURN)
         if self._search is None:
             whole = (view.flat, view.log_factor, min(log_upper, view.log_upper))
             self._search = BestFirst(*whole, self._cardinality, self._incumbents, self._floor)
