@@ -72,6 +72,7 @@ def mislead(monkeypatch, planted):
         monkeypatch.setattr(module, "Incumbents", Weak)
     for module in (frontier, branch, iterative):
         monkeypatch.setattr(module, "lower_bound_state", first)
+    monkeypatch.setattr(best_first, "SPLIT_EDGES", 40)
     monkeypatch.setattr(search, "beam", lambda *_, **__: planted.copy())
     monkeypatch.setattr(search, "STAGE_EDGES", 0)
 

@@ -27,12 +27,16 @@ from margmap.solve.prune import restrict
 from margmap.solve.query_circuit import SMALLEST, Flat
 from margmap.solve.reduce import Reduced
 from margmap.solve.result import Outcome
+from margmap.solve.split import split, split_size
 from margmap.solve.supports import Flags, possible, undecided
 
 # A part whose root is a product is searched depth first, which takes the factors one by one, for so many seconds at
 # least, or for this part of the time that the search has had. If that is not enough, it is branched on like any other.
 LEAST_SLICE = 0.05
 SLICE = 0.25
+
+# Where nothing can be pruned, a part is split inside of its circuit, as ``iterative`` does it, up to so many edges.
+SPLIT_EDGES = 100_000
 
 # The parts that wait may take this part of the memory; then they are searched depth first.
 WAITING = 0.5
@@ -46,6 +50,8 @@ class Part(NamedTuple):
     number: int
     flat: Flat
     log_factor: float
+    #: Variables that its circuit is split on.
+    split: tuple[int, ...] = ()
     #: Whether factors have been searched depth first in vain.
     tried: bool = False
 
@@ -132,8 +138,10 @@ class BestFirst:
             self._seconds += limits.clock() - begun
         return "optimal"
 
-    def _part(self, log_upper: float, flat: Flat, log_factor: float, tried: bool = False) -> Part:
-        return Part(-log_upper, next(self._numbers), flat, log_factor, tried)
+    def _part(
+        self, log_upper: float, flat: Flat, log_factor: float, split: tuple[int, ...] = (), tried: bool = False
+    ) -> Part:
+        return Part(-log_upper, next(self._numbers), flat, log_factor, split, tried)
 
     def _wait(self, part: Part) -> None:
         heapq.heappush(self._waiting, part)
@@ -153,7 +161,7 @@ class BestFirst:
             if not asked.any():
                 self._closed = max(self._closed, log_upper)
                 return []
-            self._under_way = self._part(log_upper, view.flat, view.log_factor, part.tried)
+            self._under_way = part = self._part(log_upper, view.flat, view.log_factor, part.split, part.tried)
             if self._room > WAITING * limits.memory:
                 return self._depth_first(view, log_upper, limits.until(np.inf, silent=True))
             if view.flat.kind[-1] == PRODUCT and not part.tried:
@@ -164,9 +172,29 @@ class BestFirst:
             if smaller.flat.num_edges > (1 - WORTHWHILE) * view.flat.num_edges:
                 left = undecided(smaller.supports, variables)
                 if left.any():
-                    return self._branch(smaller, relative, view.log_upper, log_upper, left, limits)
+                    floor = floor_of(self.floor + self._slack, view.log_upper)
+                    if smaller is view and (variable := self._to_split(view, relative, part, left, floor)) >= 0:
+                        flat, log_factor = split(view.flat, variable, view.supports, limits.run)
+                        part = part._replace(split=(*part.split, variable))
+                        view = search.view(flat, raised(view.log_factor, log_factor))
+                        continue
+                    variable = next(iter(part.split), -1)
+                    if variable < 0 or not left[variable]:
+                        variable = choose_by_bounds(relative, self._cardinality, left, floor)
+                    logs = np.log(np.maximum(relative[variable], SMALLEST)).tolist()
+                    log_bounds = [raised(log, view.log_upper) for log in logs]
+                    return self._branch(smaller, variable, log_bounds, log_upper, part, limits)
             view = smaller
         return []
+
+    def _to_split(self, view: View, relative: FloatArray, part: Part, left: Flags, floor: float) -> int:
+        """The (UB) variable of those that the circuit is not split on yet; -1 if there is none, or no room."""
+        free = left.copy()
+        free[list(part.split)] = False
+        if not free.any():
+            return -1
+        variable = choose_by_bounds(relative, self._cardinality, free, floor)
+        return variable if split_size(view.flat, variable, view.supports) <= SPLIT_EDGES else -1
 
     def _improve(self, search: Search, view: View) -> None:
         """Algorithm 4 and hill climbing on the circuit of a part."""
@@ -175,19 +203,18 @@ class BestFirst:
             self._incumbents.offer(found.state, climb=False)
 
     def _branch(
-        self, view: View, relative: FloatArray, log_whole: float, log_upper: float, left: Flags, limits: Limits
+        self, view: View, variable: int, log_bounds: list[float], log_upper: float, part: Part, limits: Limits
     ) -> list[Part]:
-        """A part for each value of the (UB) variable; ``relative`` has bounds of literals as parts of a whole."""
-        self._under_way = self._part(log_upper, view.flat, view.log_factor, True)
-        floor = floor_of(self.floor + self._slack, log_whole)
-        variable = choose_by_bounds(relative, self._cardinality, left, floor)
+        """A part for each value of a variable, whose bounds are given."""
+        others = tuple(other for other in part.split if other != variable)
+        self._under_way = self._part(log_upper, view.flat, view.log_factor, part.split, True)
         parts = []
         for x in np.flatnonzero(possible(view.supports, self._cardinality.size)[variable]):
-            log_bound = min(log_upper, raised(float(np.log(max(relative[variable, x], SMALLEST))), log_whole))
+            log_bound = min(log_upper, log_bounds[x])
             if log_bound > self.floor + self._slack:
                 flat, log_factor = restrict(view.flat, self._cardinality, [(variable, int(x))], limits.run)
                 if flat.num_nodes:
-                    parts.append(self._part(log_bound, flat, raised(view.log_factor, log_factor)))
+                    parts.append(self._part(log_bound, flat, raised(view.log_factor, log_factor), others))
         return parts
 
     def _depth_first(self, view: View, log_upper: float, limits: Limits) -> list[Part]:
@@ -201,4 +228,4 @@ class BestFirst:
         if status == "optimal":
             self._closed = max(self._closed, log_upper)
             return []
-        return [self._part(log_upper, view.flat, view.log_factor, True)]
+        return [self._part(log_upper, view.flat, view.log_factor, tried=True)]

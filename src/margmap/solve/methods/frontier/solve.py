@@ -7,11 +7,13 @@ answer. A width limit keeps the first sweeps cheap: they find good states and a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
-from margmap.circuit import PRODUCT, IntArray
+from margmap.circuit import PRODUCT, FloatArray, IntArray, LongArray
 from margmap.errors import StructureError
 from margmap.foundation.limits import Limits, Status, Stopped, quick
 from margmap.foundation.pairs import raised
@@ -40,7 +42,7 @@ PAIRS, PAIRS_OF_ONE = 4096, 16
 # A turn of the search beside the sweeps takes so many seconds at least; so does pruning between them.
 LEAST_TURN, LEAST_PRUNING = 0.1, 0.05
 # Sweeps have so many seconds to themselves before the search gets its first turn.
-FIRST_SWEEPS = 0.2
+FIRST_SWEEPS = 0.1
 # A turn, as a part of the time so far: of a sweep and of the search, if the search has the better bound, and if not.
 SWEEP_TURNS, SEARCH_TURNS = (0.25, 3.0), (1.0, 0.3)
 # And of pruning.
@@ -52,6 +54,9 @@ SMALLER = 0.5
 # A sweep of fewer multiplications is over in some milliseconds; only a longer one is done where it can be stopped.
 QUICK_WORK = 10_000_000
 
+
+#: What a sweep returns.
+Swept: TypeAlias = tuple[bool, FloatArray, IntArray, float, int]
 
 NOT_STRUCTURED = (
     "method 'frontier' needs a structured-decomposable circuit, and two scopes of this one cross: "
@@ -140,16 +145,14 @@ def solve_planned(
             work = partial(sweep, *problem, log_floor, width, pairs, k)
             ended, values, states, upper, wide = work(np.array([0, quick(QUICK_WORK)]))
             if not ended:
-                try:
-                    _, values, states, upper, wide = (limits if turns is None else turns.for_a_sweep()).run(work)
-                except Stopped:
-                    limits.check()  # which raises unless only the sweep's turn is over
-                    if turns is None:
-                        raise
+                found = limits.run(work) if turns is None else turns.sweep(work)
+                if found is None:
+                    assert turns is not None
                     log_upper = turns.take(view, log_upper)
                     if turns.proven:
                         break
                     continue
+                _, values, states, upper, wide = found
             rounds, widest = rounds + 1, max(widest, int(wide))
             for state in states:
                 incumbents.offer(state, climb=False)
@@ -212,6 +215,7 @@ class _Turns:
         self._begun = limits.clock()
         self._search: BestFirst | None = None
         self._over, self._leads = False, True
+        self._failed = 0.0  # seconds of the last sweep that was stopped
         self._pruned_with = -np.inf
         #: Whether the search came to its end: the best state is optimal, within the search's own slack.
         self.proven = False
@@ -231,11 +235,20 @@ class _Turns:
         now = self._limits.clock()
         return self._limits.until(now + max(least, part * (now - self._begun)))
 
-    def for_a_sweep(self) -> Limits:
-        """The limits of a sweep, until the search has come to an end of its own."""
+    def sweep(self, work: Callable[[LongArray], Swept]) -> Swept | None:
+        """A sweep within its turn; None if it was stopped, or if its turn is not much longer than one that was."""
         if self._over:
-            return self._limits
-        return self._turn(SWEEP_TURNS[not self._leads], FIRST_SWEEPS if self._search is None else LEAST_TURN)
+            return self._limits.run(work)
+        turn = self._turn(SWEEP_TURNS[not self._leads], FIRST_SWEEPS if self._search is None else LEAST_TURN)
+        seconds = turn.deadline - self._limits.clock()
+        if seconds < 1.5 * self._failed:
+            return None
+        try:
+            return turn.run(work)
+        except Stopped:
+            self._limits.check()  # which raises unless only the sweep's turn is over
+            self._failed = seconds
+            return None
 
     def prune(self, view: View, log_floor: float, log_upper: float) -> tuple[View, float]:
         """A circuit without what cannot beat the floor, or the same one, and a bound on all states.
