@@ -540,9 +540,16 @@ BEST_FIRST_BREAKS = _of(
     ),
     (
         "def _branch(",
-        "parts.append(self._part(log_bound, flat, raised(view.log_factor, log_factor)))",
-        "parts.append(self._part(log_bound, flat, view.log_factor))",
-        "what is taken out of the circuit of a value is forgotten",
+        "parts.append(self._part(log_bound, flat, raised(view.log_factor, log_factor), others))",
+        "parts.append(self._part(log_bound, flat, view.log_factor - 1.0, others))",
+        "what is taken out of the circuit of a value counts as less",
+        (f"{NEAR}[best-first]", f"{ALIKE}[best-first]"),
+    ),
+    (
+        "def _look(",
+        "view = search.view(flat, raised(view.log_factor, log_factor))",
+        "view = search.view(flat, raised(view.log_factor, log_factor) - 1.0)",
+        "what is taken out of a circuit that is split counts as less",
         (f"{NEAR}[best-first]", f"{ALIKE}[best-first]"),
     ),
     (
