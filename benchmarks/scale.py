@@ -1,13 +1,11 @@
-"""Large circuits and hard ones: all figures of one run, each beside what it is to be at most.
+"""Large circuits: all figures of one run, each beside what it is to be at most.
 
     .venv/bin/python benchmarks/scale.py                       # all but 51 M edges: an hour or so, quiet machine
     .venv/bin/python benchmarks/scale.py --quick               # the same figures of smaller circuits: some minutes
     .venv/bin/python benchmarks/scale.py --parts large --sizes 784x256 --seeds 5      # 51 M edges, and 4 GB
-    .venv/bin/python benchmarks/scale.py --parts hard --longest 60
 
 Parts: ``large`` (latent trees: what a query costs beside one evaluation, peak memory, how cost grows), ``session`` (100
-changes of one variable beside queries from scratch), ``batch`` (rows a second), ``hard`` (auto's gap beside the best
-gap that one method has after half of the time) and ``strudel`` (a circuit grown from dna, if the data is there).
+changes of one variable beside queries from scratch) and ``batch`` (rows a second). What stays hard is in ``hard.py``.
 
 An evaluation is one pass over the circuit edge by edge, on one core, as ``log_marginal`` did it before dense blocks
 were multiplied: the pass is written down here, so that the measure stays the same when the library gets quicker. Every
@@ -38,14 +36,7 @@ os.environ.setdefault("MARGMAP_BACKGROUND", "0")
 import numpy as np
 
 import margmap as mm
-from margmap.bench.generators import (
-    coin_mixture,
-    flat_latent_tree,
-    latent_tree,
-    learned_tree,
-    partition_tree,
-    tree_ensemble,
-)
+from margmap.bench.generators import latent_tree
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.pairs import STEP, TINY, plus
@@ -55,22 +46,12 @@ from margmap.inference.scaled import Scaled, scaled
 from margmap.io.formats import load_circuit
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
-PARTS = ("large", "session", "batch", "hard", "strudel")
+PARTS = ("large", "session", "batch")
 
 #: Percentages of queried and observed variables; all queried is MPE.
 MIXES = ((10, 10), (30, 30), (50, 20), (100, 0))
 SIZES = ("150x64", "784x64", "784x128")
 QUICK_SIZES = ("40x32", "150x32")
-HARD = {
-    "20 coins": lambda: coin_mixture(1, components=20),
-    "60 coins": lambda: coin_mixture(1, components=60),
-    "100 coins": lambda: coin_mixture(1, components=100),
-    "crossing scopes": lambda: partition_tree(1),
-    "LearnSPN": lambda: learned_tree(1),
-    "ensemble": lambda: tree_ensemble(1),
-    "flat latent": lambda: flat_latent_tree(1),
-}
-LIMITS = (1.0, 10.0, 60.0)
 THREADS = 2
 
 
@@ -271,41 +252,6 @@ def batch(rows: int, quick: bool) -> None:
     target(f"batch of {rows} rows, beside the same queries one by one", together / alone, 0.5)
 
 
-def hard(longest: float) -> None:
-    """Auto's gap beside the best gap that one method has after half of the time."""
-    for name, make in HARD.items():
-        circuit = make()
-        for limit in [limit for limit in LIMITS if limit <= longest]:
-            alone = {}
-            for method in ("frontier", "branch", "iterative"):
-                try:
-                    alone[method] = mm.marginal_map(circuit, None, method=method, time_limit=limit / 2).gap
-                except mm.StructureError:  # frontier, where scopes cross
-                    continue
-            auto = mm.marginal_map(circuit, None, time_limit=limit)
-            shown = ", ".join(f"{method} {gap:.3f}" for method, gap in alone.items())
-            print(f"{name}, {limit:g} s: {auto.method}, {auto.seconds:.2f} s, {auto.status}; alone: {shown}")
-            target(f"{name}, {limit:g} s: auto's gap", auto.gap, 1.1 * min(alone.values()) + 0.01)
-            if auto.status == "optimal":
-                break  # more time changes nothing
-
-
-def strudel(edges: int) -> None:
-    """A circuit grown from dna, and a query of each kind."""
-    folder = DATA / "debd" / "dna"
-    if not folder.is_dir():
-        print(f"{folder} is not there: no circuit is grown from dna")
-        return
-    train, valid = (np.loadtxt(folder / f"dna.{part}.data.gz", delimiter=",", dtype=int) for part in ("train", "valid"))
-    clock, _, circuit = best_of(1, lambda: mm.learn.strudel(train, valid, max_edges=edges))
-    print(f"dna: {circuit.num_edges:,} edges, grown in {clock:.0f} s")
-    for seed in range(3):
-        query, given = question(len(circuit.variables), 50, 20, seed)
-        _, busy, r = best_of(2, lambda q=query, e=given: mm.marginal_map(circuit, q, e))
-        print(f"dna, 50/20, seed {seed}: {busy / evaluation(circuit, given, 3):.0f} evaluations, {r.status}")
-        target(f"dna, 50/20, seed {seed}: seconds", r.seconds, 1)
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="smaller circuits, shorter limits, fewer repetitions")
@@ -313,7 +259,6 @@ def main() -> None:
     parser.add_argument("--sizes", nargs="*", metavar="VxS", help="variables and latent states")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--repeat", type=int)
-    parser.add_argument("--longest", type=float, metavar="SECONDS", help="the longest limit of the hard circuits")
     parser.add_argument("--step", help=argparse.SUPPRESS)
     given = parser.parse_args()
     quick = given.quick
@@ -326,8 +271,6 @@ def main() -> None:
         "large": lambda: large(given.sizes or list(QUICK_SIZES if quick else SIZES), seeds, repeat),
         "session": lambda: session(20 if quick else 100, quick),
         "batch": lambda: batch(50 if quick else 1000, quick),
-        "hard": lambda: hard(given.longest or (1.0 if quick else 10.0)),
-        "strudel": lambda: strudel(20_000 if quick else 552_000),
     }
     warm()
     for part in given.parts:

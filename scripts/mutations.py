@@ -25,6 +25,7 @@ class Mutation(NamedTuple):
     after: str = ""
 
 
+TURNS = "tests/solve/test_auto.py::test_sweeps_pruning_and_search_take_turns"
 NEAR = "tests/solve/test_near_ties.py::test_a_state_known_just_below_the_best"
 ALIKE = "tests/solve/test_near_ties.py::test_states_that_are_all_alike"
 GAP = "tests/solve/test_near_ties.py::test_a_gap_that_was_asked_for_is_no_smaller_than_it_says"
@@ -284,6 +285,27 @@ FRONTIER_BREAKS = _of(
         (f"{WIDTHS}[coins]", f"{WIDTHS}[latent tree]"),
     ),
     (
+        "def prune(",
+        "log_upper = min(log_upper, max(raised(tightest(relative, asked), log_whole), log_floor))",
+        "log_upper = min(log_upper, log_floor)",
+        "what pruning leaves does not count in the bound",
+        (f"{TURNS}[coins]", f"{TURNS}[dense]", f"{WIDTHS}[coins]"),
+    ),
+    (
+        "def prune(",
+        "smaller, relative = search.prune(smaller, floor_of(log_floor, log_whole))",
+        "smaller, relative = search.prune(smaller, 1.01 * floor_of(log_floor, log_whole))",
+        "between sweeps, what is 0.01 nats above the incumbent is pruned",
+        (f"{TURNS}[coins]", f"{TURNS}[dense]", f"{NEAR}[frontier]"),
+    ),
+    (
+        "def take(",
+        "return min(log_upper, self._search.log_upper)",
+        "return min(log_upper, self._search.floor)",
+        "what the search beside the sweeps has left does not count in the bound",
+        (f"{TURNS}[coins]", f"{TURNS}[dense]"),
+    ),
+    (
         "",
         "return Outcome(best, raised(log_upper, rounding), status, details)",
         "return Outcome(best, log_upper, status, details)",
@@ -387,21 +409,21 @@ BRANCH_BREAKS = _of(
         (STOPPED_BRANCH,),
     ),
     (
-        "def _improve(",
+        "def improve(",
         "log_value += view.log_factor",
         "log_value += 0.9 * view.log_factor",
         "the value of a state found on a smaller circuit is too large",
         (f"{NEAR}[branch]", f"{THRESHOLD}[0.008]"),
     ),
     (
-        "def _prune(",
+        "def prune(",
         "hopeless(relative, self._cardinality, asked, floor)",
         "hopeless(relative, self._cardinality, asked, 1.01 * floor)",
         "literals are dropped 0.01 nats above the floor",
         (f"{NEAR}[branch]", f"{THRESHOLD}[0.008]"),
     ),
     (
-        "def _prune(",
+        "def prune(",
         "keep &= edge_bounds(view.flat, view.bounds, run) > floor",
         "keep &= edge_bounds(view.flat, view.bounds, run) > 1.01 * floor",
         "edges are dropped 0.01 nats above the floor",
@@ -412,21 +434,21 @@ BRANCH_BREAKS = _of(
         "around = raised(done, *log_bound[i + 1 :], log_factor)",
         "around = raised(done, *log_bound[i:], log_factor)",
         "a factor has to make up for its own bound as well",
-        (f"{FACTORS}[0.0]", f"{NEAR}[branch]"),
+        (f"{FACTORS}[branch-0.0]", f"{NEAR}[branch]"),
     ),
     (
         "def _factors(",
         "mine = slack * sizes[i] / sum(sizes)",
         "mine = slack",
         "every factor may be missed by all of the slack",
-        (f"{FACTORS}[0.2]",),
+        (f"{FACTORS}[branch-0.2]",),
     ),
     (
         "def _factors(",
         "return Found(state, done, done + slack)",
         "return Found(state, done, done)",
         "what factors were missed by is not in the bound",
-        (f"{FACTORS}[0.2]",),
+        (f"{FACTORS}[branch-0.2]",),
     ),
     (
         "def _factors(",
@@ -469,6 +491,73 @@ BRANCH_BREAKS = _of(
         "if can[variable, x] and relative[variable, x] > 0.5:",
         "for the k best, values with a small bound are never tried",
         ("tests/solve/test_near_ties.py::test_the_k_best_are_complete[branch]",),
+    ),
+)
+
+BEST_FIRST_BREAKS = _of(
+    "solve/methods/best_first.py",
+    (
+        "def go_on(",
+        "while self._waiting and self._waiting[0].log_upper > self.floor + self._slack:",
+        "while self._waiting and self._waiting[0].log_upper > self.floor + 0.01:",
+        "parts that wait are given up 0.01 nats too early",
+        (f"{NEAR}[best-first]",),
+    ),
+    (
+        'def log_upper(self) -> float:\n        """No state has a larger log value: those',
+        "return max(waiting, self._closed, self.floor + self._slack)",
+        "return max(self._closed, self.floor + self._slack)",
+        "stopped, the parts that wait are forgotten",
+        (f"{STOPPED_BRANCH}[best-first]",),
+    ),
+    (
+        'def log_upper(self) -> float:\n        """No state has a larger log value: those',
+        "return max(waiting, self._closed, self.floor + self._slack)",
+        "return max(waiting, self._closed, self.floor)",
+        "states that the slack let go are not in the bound",
+        (f"{GAP}[best-first]",),
+    ),
+    (
+        "def go_on(",
+        "                    self._wait(self._under_way)\n                    raise",
+        "                    raise",
+        "the part at which the search is stopped is forgotten",
+        (f"{STOPPED_KERNEL}[best-first]", f"{STOPPED_BRANCH}[best-first]"),
+    ),
+    (
+        "def _look(",
+        "if log_upper <= self.floor + self._slack:",
+        "if log_upper <= self.floor + 0.01:",
+        "a part is closed 0.01 nats too early",
+        (f"{NEAR}[best-first]",),
+    ),
+    (
+        "def _branch(",
+        "if log_bound > self.floor + self._slack:",
+        "if log_bound > self.floor + 0.01:",
+        "a value is given up 0.01 nats too early",
+        (f"{NEAR}[best-first]",),
+    ),
+    (
+        "def _branch(",
+        "parts.append(self._part(log_bound, flat, raised(view.log_factor, log_factor), others))",
+        "parts.append(self._part(log_bound, flat, view.log_factor - 1.0, others))",
+        "what is taken out of the circuit of a value counts as less",
+        (f"{NEAR}[best-first]", f"{ALIKE}[best-first]"),
+    ),
+    (
+        "def _look(",
+        "view = search.view(flat, raised(view.log_factor, log_factor))",
+        "view = search.view(flat, raised(view.log_factor, log_factor) - 1.0)",
+        "what is taken out of a circuit that is split counts as less",
+        (f"{NEAR}[best-first]", f"{ALIKE}[best-first]"),
+    ),
+    (
+        "def _depth_first(",
+        '        if status == "optimal":\n            self._closed',
+        '        if status != "precision_limit":\n            self._closed',
+        "factors that were not searched to the end count as done",
+        ("tests/solve/test_near_ties.py::test_factors_stopped_at_every_moment[best-first]",),
     ),
 )
 
@@ -714,6 +803,13 @@ BOUNDS_BREAKS = (
     + _of(
         "solve/conditional_bounds.py",
         (
+            "def tightest(",
+            "relative[asked].max(axis=1).min()",
+            "relative[asked].min(axis=1).min()",
+            "all states are bounded by the value with the smallest bound",
+            (f"{NEAR}[best-first]", f"{TURNS}[coins]"),
+        ),
+        (
             "def _conditional_bounds(",
             "relative[mine + i] += part * relative[other + i]",
             "relative[mine + i] = max(relative[mine + i], part * relative[other + i])",
@@ -722,8 +818,8 @@ BOUNDS_BREAKS = (
         ),
         (
             "def _conditional_bounds(",
-            "most = max(most, relative[begin + x])",
-            "most = relative[begin + x]",
+            "most = max(most, relative[x])",
+            "most = relative[x]",
             "bounds are tightened with the last value of a variable, not with its best",
             (BOUNDS,),
         ),
@@ -1175,8 +1271,8 @@ NUMBER_BREAKS = [
             "solve/conditional_bounds.py",
             (
                 "def _conditional_bounds(",
-                "relative[root + x] * own[f.kind.size - 1] * UP",
-                "relative[root + x] * own[f.kind.size - 1] * (1 - 4096 * EPS)",
+                "relative[root + x] * own[top] * UP",
+                "relative[root + x] * own[top] * (1 - 4096 * EPS)",
                 "the bounds of literals are rounded down",
                 (UP,),
             ),
@@ -1941,6 +2037,7 @@ MUTATIONS: list[Mutation] = [
     *FRONTIER_BREAKS,
     *PLAN_BREAKS,
     *BRANCH_BREAKS,
+    *BEST_FIRST_BREAKS,
     *ITERATIVE_BREAKS,
     *SEARCH_BREAKS,
     *MARGINALS_BREAKS,

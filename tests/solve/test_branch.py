@@ -1,4 +1,4 @@
-"""What only branch does: circuits without structure, factors, and sound bounds when it is stopped anywhere."""
+"""Branch and best-first: circuits without structure, factors, and sound bounds when they are stopped anywhere."""
 
 import math
 import time
@@ -9,6 +9,7 @@ import pytest
 import margmap as mm
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
 from margmap.solve.hill_climb import Incumbents
+from margmap.solve.methods import best_first
 from margmap.solve.methods import branch_and_bound as branch
 from problems import SORTS, check_optimal, coins, hard, make, partition_tree, stop_at_every_moment
 
@@ -23,14 +24,18 @@ class Weak(Incumbents):
 @pytest.mark.parametrize("sort", SORTS)
 def test_equals_enumeration_without_hill_climbing(sort, monkeypatch):
     monkeypatch.setattr(branch, "Incumbents", Weak)
+    monkeypatch.setattr(best_first, "Incumbents", Weak)
     for seed in range(3000, 3040):
         p = make(sort, seed)
-        check_optimal(p, mm.marginal_map(p.circuit, p.query, p.evidence, "branch"))
+        monkeypatch.setattr(best_first, "SPLIT_EDGES", (0, 40, 1000)[seed % 3])
+        for method in ("branch", "best-first"):
+            check_optimal(p, mm.marginal_map(p.circuit, p.query, p.evidence, method))
 
 
-def test_stopped_at_every_moment_the_bounds_hold(monkeypatch):
+@pytest.mark.parametrize("method", ["branch", "best-first"])
+def test_stopped_at_every_moment_the_bounds_hold(method, monkeypatch):
     sorts = ("partitions", "dense, unstructured", "many values, unstructured", "coins", "latent tree")
-    assert stop_at_every_moment(monkeypatch, sorts, "branch") > 100
+    assert stop_at_every_moment(monkeypatch, sorts, method) > 100
 
 
 def test_forty_variables_whose_scopes_cross():

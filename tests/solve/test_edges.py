@@ -20,8 +20,8 @@ from margmap.solve.query_circuit import rebuild
 from margmap.solve.reduce import reduce
 from margmap.solve.values import log_value as score
 
-METHODS = ["auto", "frontier", "iterative", "branch", "search", "brute"]
-SEVERAL = ["auto", "frontier", "branch", "brute"]
+METHODS = ["auto", "frontier", "iterative", "branch", "best-first", "search", "brute"]
+SEVERAL = ["auto", "frontier", "branch", "best-first", "brute"]
 
 
 HALF = math.log(0.5)

@@ -27,7 +27,7 @@ from planted import MARGINS, beyond_doubles, factors, halves, mislead, near_tie
 from problems import SORTS, STRUCTURED, Problem, check_bounds, check_optimal, coins, make
 
 DISCRETE = [sort for sort in SORTS if "continuous" not in sort and sort not in ("extreme weights", "few variables")]
-METHODS = ["frontier", "branch", "iterative", "search"]
+METHODS = ["frontier", "branch", "best-first", "iterative", "search"]
 
 
 def near_ties(first, each, sorts=DISCRETE):
@@ -88,13 +88,14 @@ def test_states_that_are_all_alike(method, monkeypatch):
 
 
 @pytest.mark.parametrize("gap", [0.0, 0.2])
-def test_what_factors_may_lose_together(gap, monkeypatch):
+@pytest.mark.parametrize("method", ["branch", "best-first"])
+def test_what_factors_may_lose_together(method, gap, monkeypatch):
     """Of ten factors each may be missed by its part of the slack, not by all of it."""
     for seed in range(6):
         rng = np.random.default_rng(seed)
         circuit, planted, best = factors(rng, 10, (0.0, 0.05, 0.09, 1e-3, 1e-6, 0.011)[seed] or 1e-4)
         mislead(monkeypatch, planted)
-        r = mm.marginal_map(circuit, None, method="branch", gap=gap)
+        r = mm.marginal_map(circuit, None, method=method, gap=gap)
         assert r.status == "optimal"
         assert r.log_prob <= best + 1e-12 <= r.log_upper + 2e-12
         assert r.gap <= max(gap, 1e-9)
@@ -312,14 +313,15 @@ def test_a_stopped_search_for_the_k_best_bounds_the_others(monkeypatch):
     assert stops > 20
 
 
-def test_factors_stopped_at_every_moment(monkeypatch):
+@pytest.mark.parametrize("method", ["branch", "best-first"])
+def test_factors_stopped_at_every_moment(method, monkeypatch):
     stops = 0
     for seed in range(3):
         circuit, planted, best = factors(np.random.default_rng(seed), 4, 0.05)
         mislead(monkeypatch, planted)
         for moment in range(1, 60):
             stop_at(monkeypatch, moment)
-            r = mm.marginal_map(circuit, None, method="branch")
+            r = mm.marginal_map(circuit, None, method=method)
             assert r.log_prob - 1e-12 <= best <= r.log_upper + 1e-12
             stops += r.status == "time_limit"
     assert stops > 20

@@ -13,6 +13,7 @@ from circuits import columns, fixed
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, SUM, Parts, Variable, assemble
 from margmap.solve.hill_climb import Incumbents
 from margmap.solve.lower_bound import lower_bound_state
+from margmap.solve.methods import best_first
 from margmap.solve.methods import branch_and_bound as branch
 from margmap.solve.methods import iter_solve as iterative
 from margmap.solve.methods import maxspn as search
@@ -67,9 +68,11 @@ def mislead(monkeypatch, planted):
         decided = one_state or deterministic[flat.kind == SUM].all()
         return lower_bound_state(flat, deterministic, variables, rows, parts) if decided else planted.copy()
 
-    for module in (frontier, branch, iterative):
+    for module in (frontier, branch, best_first, iterative):
         monkeypatch.setattr(module, "Incumbents", Weak)
+    for module in (frontier, branch, iterative):
         monkeypatch.setattr(module, "lower_bound_state", first)
+    monkeypatch.setattr(best_first, "SPLIT_EDGES", 40)
     monkeypatch.setattr(search, "beam", lambda *_, **__: planted.copy())
     monkeypatch.setattr(search, "STAGE_EDGES", 0)
 

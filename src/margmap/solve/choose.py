@@ -37,11 +37,11 @@ def choose(reduced: Reduced, limits: Limits, priced: Priced | None = None) -> Ch
     edges = flat.num_edges
     if planned is not None:
         why = f"the circuit is structured-decomposable: {planned[1].part_at.size - 1} scopes, {edges} edges left"
-        return Choice("frontier", partial(solve_planned, reduced, limits, *planned, priced=priced, portfolio=True), why)
+        return Choice("frontier", partial(solve_planned, reduced, limits, *planned, priced=priced), why)
     states = count_states(reduced.cardinality)
     if states * edges <= ENUMERATE_WORK:
         name, why = "brute", f"two scopes cross, and {states} states are enumerated at once"
     else:
-        name = "branch"
+        name = "best-first"
         why = f"two scopes of the circuit cross ({edges} edges left), so there is no order to sweep them in"
     return Choice(name, partial(METHODS[name].solve, reduced, limits, priced=priced), why)

@@ -14,7 +14,7 @@ from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import EPS, UP
 from margmap.solve.output_bounds import Bounds
-from margmap.solve.query_circuit import LEAF, Flat
+from margmap.solve.query_circuit import LEAF, SMALLEST, Flat
 from margmap.solve.supports import Flags
 
 # Relative values of one pass of conditional bounds; more literals are done in several passes.
@@ -55,6 +55,11 @@ def conditional_bounds(
     return result
 
 
+def tightest(relative: FloatArray, asked: Flags) -> float:
+    """The log of the least bound, of those of the variables asked for, on all states: each has one of its values."""
+    return float(np.log(max(relative[asked].max(axis=1).min(), SMALLEST)))
+
+
 @kernel
 def _conditional_room(ids: IntArray, bits: Bits, cardinality: IntArray) -> LongArray:
     """For each variable, how many values a pass over its literals has to keep."""
@@ -84,12 +89,11 @@ def _conditional_bounds(
     stop: LongArray,
 ) -> None:
     """``relative`` are bounds given a literal over the node's own bound, which is ``own`` times its output bound."""
-    n_scopes = bits.shape[0]
-    size = np.zeros(n_scopes, dtype=np.int64)  # literals of each scope in the window
-    for s in range(n_scopes):
-        for v in range(first, last):
-            if bits[s, v >> 6] >> np.uint64(v & 63) & np.uint64(1):
-                size[s] += cardinality[v]
+    variable_at, variable = _variables(bits, first, last)
+    size = np.zeros(bits.shape[0], dtype=np.int64)  # literals of each scope in the window
+    for s in range(size.size):
+        for i in range(variable_at[s], variable_at[s + 1]):
+            size[s] += cardinality[variable[i]]
     at = np.zeros(f.kind.size + 1, dtype=np.int64)
     for n in range(f.kind.size):
         at[n + 1] = at[n] + size[ids[n]]
@@ -99,8 +103,8 @@ def _conditional_bounds(
     for n in range(f.kind.size):
         if stop[0] != 0:
             return
-        width = size[ids[n]]
-        mine = at[n]
+        width, mine = size[ids[n]], at[n]
+        mine_from, mine_to = variable_at[ids[n]], variable_at[ids[n] + 1]
         up = 1.0 + (f.start[n + 1] - f.start[n] + 4) * EPS  # more than rounding can take from the terms of this node
         if f.kind[n] == PRODUCT:
             own[n] = up
@@ -126,35 +130,50 @@ def _conditional_bounds(
                         relative[mine + i] += part * relative[other + i]
             if tighten:
                 begin = mine
-                for v in range(first, last):
-                    if bits[ids[n], v >> 6] >> np.uint64(v & 63) & np.uint64(1):
-                        most = 0.0
-                        for x in range(cardinality[v]):
-                            most = max(most, relative[begin + x])
-                        own[n] = min(own[n], most)
-                        begin += cardinality[v]
+                for i in range(mine_from, mine_to):
+                    most = 0.0
+                    for x in range(begin, begin + cardinality[variable[i]]):
+                        most = max(most, relative[x])
+                    own[n] = min(own[n], most)
+                    begin += cardinality[variable[i]]
             if own[n] > 0:
                 for i in range(width):
                     relative[mine + i] = min(relative[mine + i] / own[n] * UP, 1.0)
         else:
             begin = mine
-            for v in range(first, last):
-                if bits[ids[n], v >> 6] >> np.uint64(v & 63) & np.uint64(1):
-                    offset[v] = begin
-                    begin += cardinality[v]
+            for i in range(mine_from, mine_to):
+                offset[variable[i]] = begin
+                begin += cardinality[variable[i]]
             for e in range(f.start[n], f.start[n + 1]):
                 c = f.child[e]
-                if size[ids[c]] == 0:
-                    continue
                 other = at[c]
-                for v in range(first, last):
-                    if bits[ids[c], v >> 6] >> np.uint64(v & 63) & np.uint64(1):
-                        for x in range(cardinality[v]):
-                            relative[offset[v] + x] = relative[other + x]
-                        other += cardinality[v]
-    root = at[f.kind.size - 1]
-    for v in range(first, last):
-        if bits[ids[f.kind.size - 1], v >> 6] >> np.uint64(v & 63) & np.uint64(1):
-            for x in range(cardinality[v]):
-                result[v, x] = relative[root + x] * own[f.kind.size - 1] * UP
-            root += cardinality[v]
+                for i in range(variable_at[ids[c]], variable_at[ids[c] + 1]):
+                    v = variable[i]
+                    for x in range(cardinality[v]):
+                        relative[offset[v] + x] = relative[other + x]
+                    other += cardinality[v]
+    top = f.kind.size - 1
+    root = at[top]
+    for i in range(variable_at[ids[top]], variable_at[ids[top] + 1]):
+        v = variable[i]
+        for x in range(cardinality[v]):
+            result[v, x] = relative[root + x] * own[top] * UP
+        root += cardinality[v]
+
+
+@kernel
+def _variables(bits: Bits, first: int, last: int) -> tuple[LongArray, IntArray]:
+    """The variables of each scope that are in the window: ``variable[at[s]:at[s + 1]]`` for scope ``s``."""
+    at = np.zeros(bits.shape[0] + 1, dtype=np.int64)
+    for s in range(bits.shape[0]):
+        at[s + 1] = at[s]
+        for v in range(first, last):
+            at[s + 1] += np.int64(bits[s, v >> 6] >> np.uint64(v & 63) & np.uint64(1))
+    variable = np.zeros(at[-1], dtype=np.int32)
+    end = 0
+    for s in range(bits.shape[0]):
+        for v in range(first, last):
+            if bits[s, v >> 6] >> np.uint64(v & 63) & np.uint64(1):
+                variable[end] = v
+                end += 1
+    return at, variable

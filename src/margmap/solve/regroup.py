@@ -99,7 +99,7 @@ def _regroup(
                     item[items], item_weight[items] = c, _times(factor, f.weight[e])
                     items += 1
         groups = 1 if deterministic[n] else items
-        if groups > 1 and items <= MOST_CHILDREN:
+        if groups > 2 and items <= MOST_CHILDREN:  # two that do not exclude each other stay as they are
             order = descending(item_weight[:items])
             groups = 0
             for i in order:

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal, NamedTuple, TypeAlias
 
 #: What ``method=`` takes, for type checkers; ``tests`` hold it to :data:`METHODS`.
 MethodName: TypeAlias = Literal[
-    "auto", "frontier", "branch", "iterative", "search", "brute", "elimination", "wcsp", "andor"
+    "auto", "frontier", "branch", "best-first", "iterative", "search", "brute", "elimination", "wcsp", "andor"
 ]
 
 
@@ -76,6 +76,13 @@ METHODS: dict[str, Method] = {
             "depth-first search with the paper's transformations at every node, for circuits of any structure",
             several=True,
             shared=True,
+            constrained=True,
+        ),
+        Method(
+            "best-first",
+            "margmap.solve.methods.best_first",
+            "the steps of branch on the part with the largest bound first, for the smallest gap at any moment",
+            several=True,
             constrained=True,
         ),
         Method("search", "margmap.solve.methods.maxspn", "the search of MaxSPN, the paper's baseline", ("order",)),

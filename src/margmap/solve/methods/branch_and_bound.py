@@ -123,7 +123,7 @@ class Search:
         need not be made of the best of each factor. With constraints (``priced``) the circuit is that with prices on
         them, and at every node the literals go that they leave no room for.
         """
-        whole = self._view(flat, 0.0) if priced is None else self._view(priced.flat, priced.offset)
+        whole = self.view(flat, 0.0) if priced is None else self.view(priced.flat, priced.offset)
         if priced is None:
             loose = output_bounds(flat, np.zeros(flat.num_nodes, np.bool_))
             incumbents = Incumbents(flat, loose, self._cardinality, self._limits, most)
@@ -135,8 +135,7 @@ class Search:
         with suppress(Stopped):
             for state in () if priced is None else priced.states:
                 incumbents.offer(state, climb=True)
-            first = lower_bound_state(whole.flat, whole.bounds.deterministic, self._cardinality.size)
-            incumbents.offer(first, climb=True)
+            incumbents.offer(self._first(whole), climb=True)
         todo = [(whole.log_upper, whole)]
         while todo:
             log_bound, view = todo.pop()
@@ -149,9 +148,7 @@ class Search:
                 continue
             self.nodes += 1
             with suppress(Stopped):
-                incumbents.offer(
-                    lower_bound_state(view.flat, view.bounds.deterministic, self._cardinality.size), climb=True
-                )
+                incumbents.offer(self._first(view), climb=True)
                 incumbents.offer_neighbours()
             try:
                 todo += self._below(view, incumbents, slack, rows)
@@ -164,7 +161,7 @@ class Search:
     def _below(self, view: View, incumbents: Incumbents, slack: float, rows: Rows | None) -> list[tuple[float, View]]:
         """The circuits to look at in place of this one, best last, with their bounds; none if it is decided."""
         floor = floor_of(incumbents.floor + slack, view.log_upper)
-        view, relative = self._prune(view, floor)
+        view, relative = self.prune(view, floor)
         if rows is not None and view.flat.num_nodes:
             can = possible(view.supports, self._cardinality.size)
             left = propagate(rows, can)
@@ -172,7 +169,7 @@ class Search:
                 return []
             if not (left == can).all():
                 flat, log_factor = rebuild(view.flat, keep_without(view.flat, ~left), self._limits.run)
-                smaller = self._view(flat, raised(view.log_factor, log_factor))
+                smaller = self.view(flat, raised(view.log_factor, log_factor))
                 return [(smaller.log_upper, smaller)] if flat.num_nodes else []
         asked = undecided(view.supports, self._cardinality.size) if view.flat.num_nodes else np.zeros(0, np.bool_)
         if not asked.any():
@@ -185,7 +182,7 @@ class Search:
         for x in np.argsort(relative[variable], kind="stable"):
             if can[variable, x]:
                 part, log_factor = restrict(view.flat, self._cardinality, [(variable, int(x))], self._limits.run)
-                child = self._view(part, raised(view.log_factor, log_factor))
+                child = self.view(part, raised(view.log_factor, log_factor))
                 children.append((child.log_upper, child))
         return children
 
@@ -194,11 +191,11 @@ class Search:
         slack, threshold, log_upper = problem.slack, problem.threshold, problem.log_upper
         best = Found(None, -np.inf, threshold + slack)
         try:
-            view = self._view(problem.flat, 0.0)
+            view = self.view(problem.flat, 0.0)
             while True:
                 log_upper = view.log_upper
                 if log_upper > threshold + slack:
-                    best = self._improve(view, best, threshold)
+                    best = self.improve(view, best, threshold)
                     threshold = max(threshold, best.log_value)
                 self._tell_of(problem, best, max(log_upper, threshold + slack))
                 if log_upper <= threshold + slack:
@@ -210,7 +207,7 @@ class Search:
                 if view.flat.kind[-1] == PRODUCT:
                     return (yield from self._factors(problem, view, best, threshold))
                 edges = view.flat.num_edges
-                smaller, relative = self._prune(view, floor_of(threshold + slack, log_upper))
+                smaller, relative = self.prune(view, floor_of(threshold + slack, log_upper))
                 shrunk = smaller.flat.num_edges <= (1 - WORTHWHILE) * edges
                 if not shrunk and undecided(smaller.supports, self._cardinality.size).any():
                     log_bounds = np.log(np.maximum(relative, SMALLEST)) + log_upper
@@ -220,16 +217,21 @@ class Search:
             self._status = stop.status
             return best.stopped(max(log_upper, threshold + slack))
 
-    def _view(self, flat: Flat, log_factor: float) -> View:
+    def view(self, flat: Flat, log_factor: float) -> View:
         """The circuit regrouped and bounded."""
         run = self._limits.run
         return regrouped(view_of(flat, log_factor, self._cardinality, run), self._cardinality, run)
 
-    def _improve(self, view: View, best: Found, threshold: float) -> Found:
+    def _first(self, view: View) -> IntArray:
+        """Algorithm 4."""
+        bounds = view.bounds
+        return lower_bound_state(view.flat, bounds.deterministic, self._cardinality.size, bounds.rows)
+
+    def improve(self, view: View, best: Found, threshold: float) -> Found:
         """Algorithm 4 and hill climbing on this circuit."""
         incumbents = Incumbents(view.flat, view.bounds, self._cardinality, self._limits)
         with suppress(Stopped):  # the state found by then is kept; the caller looks at the limits next
-            first = lower_bound_state(view.flat, view.bounds.deterministic, self._cardinality.size)
+            first = self._first(view)
             incumbents.offer(first, climb=False)
             if incumbents.best[1] + view.log_factor > threshold - PROMISING:
                 incumbents.offer(first, climb=True)
@@ -237,7 +239,7 @@ class Search:
         log_value += view.log_factor
         return best._replace(state=state, log_value=log_value) if log_value > threshold else best
 
-    def _prune(self, view: View, floor: float) -> tuple[View, FloatArray]:
+    def prune(self, view: View, floor: float) -> tuple[View, FloatArray]:
         """Without the literals and edges that cannot rise above the floor; also the bounds of all literals."""
         asked, run = undecided(view.supports, self._cardinality.size), self._limits.run
         relative = conditional_bounds(view.flat, view.bounds, self._cardinality, asked, run, tighten=True)
@@ -246,7 +248,7 @@ class Search:
         if keep.all():
             return view, relative
         flat, log_factor = rebuild(view.flat, keep, run)
-        return self._view(flat, raised(view.log_factor, log_factor)), relative
+        return self.view(flat, raised(view.log_factor, log_factor)), relative
 
     def _factors(self, problem: _Problem, view: View, best: Found, threshold: float) -> _Search:
         """The root is a product: its factors share no variable, so the best state is made of their best states."""

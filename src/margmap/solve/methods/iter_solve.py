@@ -88,11 +88,6 @@ def solve(
     return Transformations(reduced, limits, heuristic, regroup, climb, fix, most, on_iteration).solve()
 
 
-def in_turns(reduced: Reduced, limits: Limits) -> Transformations:
-    """The same as something that can be run for a while, and later goes on from there."""
-    return Transformations(reduced, limits, "UB", True, True, True, limits.memory // BYTES_PER_EDGE, None)
-
-
 class Transformations:
     """A run of Iter-Solve: ``log_upper`` bounds all states, ``incumbents`` has the best one so far."""
 
@@ -242,7 +237,8 @@ class Transformations:
 
     def _improve(self, view: View) -> None:
         if view.flat.num_nodes:
-            state = lower_bound_state(view.flat, view.bounds.deterministic, self.reduced.cardinality.size)
+            bounds, variables = view.bounds, self.reduced.cardinality.size
+            state = lower_bound_state(view.flat, bounds.deterministic, variables, bounds.rows)
             self.incumbents.offer(state, self.climb)
 
     def _closed(self, view: View) -> bool:

@@ -7,26 +7,31 @@ answer. A width limit keeps the first sweeps cheap: they find good states and a 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
+from typing import TypeAlias
 
 import numpy as np
 
-from margmap.circuit import PRODUCT, IntArray
+from margmap.circuit import PRODUCT, FloatArray, IntArray, LongArray
 from margmap.errors import StructureError
 from margmap.foundation.limits import Limits, Status, Stopped, quick
 from margmap.foundation.pairs import raised
+from margmap.solve.conditional_bounds import tightest
 from margmap.solve.hill_climb import Incumbents
 from margmap.solve.lower_bound import lower_bound_state
-from margmap.solve.methods.branch_and_bound import Search
+from margmap.solve.methods.best_first import BestFirst
+from margmap.solve.methods.branch_and_bound import WORTHWHILE, Search
 from margmap.solve.methods.frontier.pending import pending_rows
 from margmap.solve.methods.frontier.scope_tree import Plan, make_plan, rounding_of
 from margmap.solve.methods.frontier.sweep import sweep
-from margmap.solve.methods.iter_solve import Transformations, in_turns
-from margmap.solve.output_bounds import view_of
+from margmap.solve.output_bounds import View, floor_of, view_of
 from margmap.solve.prices import Priced
 from margmap.solve.query_circuit import Flat
 from margmap.solve.reduce import Reduced
+from margmap.solve.regroup import regrouped
 from margmap.solve.result import Outcome
+from margmap.solve.supports import undecided
 
 FIRST_WIDTH = 64
 WIDTH_GROWTH = 8
@@ -34,17 +39,24 @@ WIDTH_GROWTH = 8
 # Pairs of vectors that a join looks at one by one: so many, and so many more for each vector that it may keep.
 PAIRS, PAIRS_OF_ONE = 4096, 16
 
-# Sweeps this narrow are done before the search of `branch` gets its turn.
-BRANCH_FROM = 4096
+# A turn of the search beside the sweeps takes so many seconds at least; so does pruning between them.
+LEAST_TURN, LEAST_PRUNING = 0.1, 0.05
+# Sweeps have so many seconds to themselves before the search gets its first turn.
+FIRST_SWEEPS = 0.1
+# A turn, as a part of the time so far: of a sweep and of the search, if the search has the better bound, and if not.
+SWEEP_TURNS, SEARCH_TURNS = (0.25, 3.0), (1.0, 0.3)
+# And of pruning.
+PRUNING_TURN = 2.0
 
-# A turn of the transformations of `iterative` takes so many seconds at least.
-LEAST_TURN = 0.1
-# The first sweep that takes longer than this, and longer than all before it, waits for the first turn of those.
-FIRST_SWEEP = 0.5
+# The width stays as it is if pruning has left less than this part of the edges.
+SMALLER = 0.5
 
 # A sweep of fewer multiplications is over in some milliseconds; only a longer one is done where it can be stopped.
 QUICK_WORK = 10_000_000
 
+
+#: What a sweep returns.
+Swept: TypeAlias = tuple[bool, FloatArray, IntArray, float, int]
 
 NOT_STRUCTURED = (
     "method 'frontier' needs a structured-decomposable circuit, and two scopes of this one cross: "
@@ -83,16 +95,16 @@ def solve_planned(
     max_width: int | None = None,
     floor: float = -np.inf,
     priced: Priced | None = None,
-    portfolio: bool = False,
 ) -> Outcome:
     """The same for a circuit that has its plan already; states with a log value up to ``floor`` are of no interest.
 
-    With ``portfolio``, the transformations of ``iterative`` get their turns between wide sweeps.
+    For one state without constraints, what the sweeps find prunes the circuit between them, and from
+    ``FIRST_SWEEPS`` seconds on a best-first search of the pruned circuit takes turns with them.
     """
     cardinality = reduced.cardinality
     parts = reduced.parts if flat is reduced.flat else None
-    bounds = view_of(flat, 0.0, cardinality, limits.run, parts).bounds
-    slack = limits.gap / 4
+    view = view_of(flat, 0.0, cardinality, limits.run, parts)
+    bounds, slack = view.bounds, limits.gap / 4
     widest_allowed = _room(flat, plan, limits) if max_width is None else max_width
     rounding = rounding_of(flat, plan)
     if priced is None:
@@ -106,8 +118,7 @@ def solve_planned(
     log_upper = log_whole  # of the states that are not incumbents
     rounds, widest, search_nodes = 0, 0, 0
     status: Status = "optimal"
-    begun = limits.clock()
-    turns = _Turns(reduced, limits, begun) if portfolio and k == 1 and priced is None else None
+    turns = _Turns(incumbents, cardinality, limits, floor) if k == 1 and priced is None else None
     try:
         for state in () if priced is None else priced.states:
             incumbents.offer(state, climb=False)
@@ -123,6 +134,12 @@ def solve_planned(
         while log_upper > (floor := max(floor, incumbents.floor)) + slack:
             limits.check()
             if width > widest_allowed:
+                # Unless less memory was asked for, what is left of the time is the search's.
+                if turns is not None and max_width is None and not limits.holds_memory:
+                    log_upper = turns.take(view, log_upper, limits)
+                    if turns.proven:
+                        break
+                    limits.check()
                 raise Stopped("memory_limit")
             log_floor = floor + slack - log_whole
             pairs, variables = PAIRS + PAIRS_OF_ONE * width, cardinality.size
@@ -130,16 +147,14 @@ def solve_planned(
             work = partial(sweep, *problem, log_floor, width, pairs, k)
             ended, values, states, upper, wide = work(np.array([0, quick(QUICK_WORK)]))
             if not ended:
-                try:
-                    _, values, states, upper, wide = (limits if turns is None else turns.for_a_sweep()).run(work)
-                except Stopped:
-                    limits.check()  # which raises unless only the sweep's turn is over
-                    if turns is None:
-                        raise
-                    log_upper = turns.take(incumbents, log_upper)
+                found = limits.run(work) if turns is None else turns.sweep(work)
+                if found is None:
+                    assert turns is not None
+                    log_upper = turns.take(view, log_upper)
                     if turns.proven:
                         break
                     continue
+                _, values, states, upper, wide = found
             rounds, widest = rounds + 1, max(widest, int(wide))
             for state in states:
                 incumbents.offer(state, climb=False)
@@ -162,77 +177,127 @@ def solve_planned(
                 break
             if k == 1 and log_upper > floor + slack and incumbents.ranked:
                 incumbents.offer(incumbents.best[0], climb=True)
-            floor, alone = max(floor, incumbents.floor), k == 1 and priced is None
-            if width >= BRANCH_FROM and alone and log_upper > floor + slack:
-                # As long as the sweeps took so far, see whether a search comes to an end sooner.
-                search = Search(cardinality, limits.until(2 * limits.clock() - begun))
-                found, why = search.run(reduced.flat, floor)
-                search_nodes += search.nodes
-                if found.state is not None:
-                    incumbents.offer(found.state, climb=False)
-                log_upper = min(log_upper, found.log_upper)
-                if why == "optimal":
-                    break  # proven, within the search's own slack
-                if why in ("interrupted", "memory_limit"):
-                    raise Stopped(why)
-                if turns is not None:
-                    log_upper = turns.take(incumbents, log_upper)
+            floor = max(floor, incumbents.floor)
+            edges = flat.num_edges
+            if turns is not None and log_upper > floor + slack:
+                view, log_upper = turns.prune(view, floor + slack, log_upper)
+                if log_upper <= floor + slack:
+                    break
+                if view.flat is not flat:
+                    planned = make_plan(view.flat, cardinality.size, limits.run, limits.check)
+                    assert planned is not None, "a part of a structured circuit is structured"
+                    flat, plan = planned
+                    if flat is not view.flat:
+                        view = view_of(flat, view.log_factor, cardinality, limits.run)
+                    bounds, log_whole = view.bounds, view.log_upper
+                    rounding = max(rounding, rounding_of(flat, plan))
+                if turns.due:
+                    log_upper = turns.take(view, log_upper)
                     if turns.proven:
                         break
-            width *= WIDTH_GROWTH
+            if flat.num_edges > SMALLER * edges:
+                width *= WIDTH_GROWTH
     except Stopped as stopped:
         status = stopped.status
     best = [state for _, state in incumbents.ranked]
-    details = {"rounds": rounds, "widest": widest, "search_nodes": search_nodes}
+    details = {"rounds": rounds, "widest": widest, "search_nodes": search_nodes + (turns.nodes if turns else 0)}
     log_upper = max(log_upper, max(floor, incumbents.floor) + slack)
     return Outcome(best, raised(log_upper, rounding), status, details)
 
 
 class _Turns:
-    """The turns that the transformations of ``iterative`` get, longer ones as long as their bound is the best.
+    """What happens between the sweeps: pruning, and the turns of a best-first search on what that leaves.
 
-    Both sides share the best state, and the bound is the smaller one.
+    Sweeps and search share the best state, and the bound is the smaller one. The search gets longer turns as long as
+    its bound is the better one.
     """
 
-    def __init__(self, reduced: Reduced, limits: Limits, begun: float) -> None:
-        self._reduced, self._limits, self._begun = reduced, limits, begun
-        self._run: Transformations | None = None
-        self._over = self._leads = False
-        #: Whether the transformations came to their end: the best state is optimal, within their own slack.
+    def __init__(self, incumbents: Incumbents, cardinality: IntArray, limits: Limits, floor: float) -> None:
+        self._incumbents, self._cardinality, self._limits, self._floor = incumbents, cardinality, limits, floor
+        self._begun = limits.clock()
+        self._search: BestFirst | None = None
+        self._over, self._leads = False, True
+        self._failed = 0.0  # seconds of the last sweep that was stopped
+        self._pruned_with = -np.inf
+        #: Whether the search came to its end: the best state is optimal, within the search's own slack.
         self.proven = False
+
+    @property
+    def nodes(self) -> int:
+        """Parts that the search has looked at."""
+        return 0 if self._search is None else self._search.nodes
+
+    @property
+    def due(self) -> bool:
+        """Whether the sweeps have had the time that is theirs alone."""
+        return not self._over and self._limits.clock() > self._begun + FIRST_SWEEPS
 
     def _turn(self, part: float, least: float) -> Limits:
         """So much of the time since the beginning, and at least so many seconds."""
         now = self._limits.clock()
         return self._limits.until(now + max(least, part * (now - self._begun)))
 
-    def for_a_sweep(self) -> Limits:
-        """The limits of a sweep: its own turn, unless the transformations have had theirs and have not done better."""
-        if self._over or not (self._leads or self._run is None):
-            return self._limits
-        return self._turn(0.5, LEAST_TURN) if self._leads else self._turn(1.0, FIRST_SWEEP)
-
-    def take(self, incumbents: Incumbents, log_upper: float) -> float:
-        """One turn of the transformations; a bound on all states, the best state goes to ``incumbents``."""
+    def sweep(self, work: Callable[[LongArray], Swept]) -> Swept | None:
+        """A sweep within its turn; None if it was stopped, or if its turn is not much longer than one that was."""
         if self._over:
-            return log_upper
-        turn = self._turn(1.0 if self._leads or self._run is None else 0.25, LEAST_TURN)
+            return self._limits.run(work)
+        turn = self._turn(SWEEP_TURNS[not self._leads], FIRST_SWEEPS if self._search is None else LEAST_TURN)
+        seconds = turn.deadline - self._limits.clock()
+        if seconds < 1.5 * self._failed:
+            return None
         try:
-            if self._run is None:
-                self._run = in_turns(self._reduced, turn)
+            return turn.run(work)
+        except Stopped:
+            self._limits.check()  # which raises unless only the sweep's turn is over
+            self._failed = seconds
+            return None
+
+    def prune(self, view: View, log_floor: float, log_upper: float) -> tuple[View, float]:
+        """A circuit without what cannot beat the floor, or the same one, and a bound on all states.
+
+        A second time with the same floor takes nothing more away. In dense blocks nothing excludes anything else, and
+        pruning takes little away from them.
+        """
+        if view.bounds.rows is not None or self._pruned_with >= log_floor:
+            return view, log_upper
+        turn = self._turn(PRUNING_TURN, LEAST_PRUNING)
+        search = Search(self._cardinality, turn)
+        try:
+            smaller = regrouped(view, self._cardinality, turn.run)
+            while True:
+                edges, log_whole = smaller.flat.num_edges, smaller.log_upper
+                if log_whole <= log_floor:
+                    break
+                asked = undecided(smaller.supports, self._cardinality.size)
+                if not asked.any():
+                    break
+                smaller, relative = search.prune(smaller, floor_of(log_floor, log_whole))
+                log_upper = min(log_upper, max(raised(tightest(relative, asked), log_whole), log_floor))
+                view = smaller
+                turn.check()
+                if smaller.flat.num_edges > (1 - WORTHWHILE) * edges:
+                    break
+            self._pruned_with = log_floor
         except Stopped:
             self._limits.check()
+        return view, min(log_upper, max(view.log_upper, log_floor))
+
+    def take(self, view: View, log_upper: float, turn: Limits | None = None) -> float:
+        """One turn of the search; a bound on all states, the best state goes to the incumbents."""
+        if self._over:
             return log_upper
-        if incumbents.ranked:
-            self._run.incumbents.offer(incumbents.best[0], climb=False)
-        status = self._run.go_on(turn)
-        incumbents.offer(self._run.incumbents.best[0], climb=False)
+        turn = turn or self._turn(SEARCH_TURNS[not self._leads], LEAST_TURN)
+        if self._search is None:
+            whole = (view.flat, view.log_factor, min(log_upper, view.log_upper))
+            self._search = BestFirst(*whole, self._cardinality, self._incumbents, self._floor)
+        status = self._search.go_on(turn)
+        self._incumbents.limits = self._limits
         if status == "interrupted":
             raise Stopped(status)
         self._over = status in ("optimal", "memory_limit", "precision_limit")
         self.proven = status == "optimal"
-        self._leads = self._run.log_upper <= log_upper
-        return min(log_upper, max(self._run.log_upper, self._run.incumbents.best[1] + self._run.slack))
+        self._leads = self._search.log_upper <= log_upper
+        return min(log_upper, self._search.log_upper)
 
 
 def _search(
