@@ -25,10 +25,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from paper import FIRST, ROOT
-
 from margmap.bench import runs
 from margmap.learn import DATASETS
+from paper import FIRST, ROOT, moved
 
 RECORDS = FIRST.place / "ablation.jsonl"
 PAGE = FIRST.place / "ablation.md"
@@ -108,9 +107,8 @@ PLAIN = {"heuristic": "UB", "regroup": False, "climb": False, "fix": False}
 NO_DOMINANCE = (
     Edit(
         SWEEP,
-        "    for r in range(count):\n        if kept_merged[r] != 0:\n            continue\n        larger, more = True",
-        "    if vector.size > 1:\n        return False\n"
-        "    for r in range(count):\n        if kept_merged[r] != 0:\n            continue\n        larger, more = True",
+        "        if kept_merged[r] != 0:\n            continue\n        larger, more = True",
+        "        if kept_merged[r] != 0 or vector.size > 1:\n            continue\n        larger, more = True",
     ),
 )
 NO_OUTSIDE = (Edit(SWEEP, "            if floor < LOWEST_FLOOR:\n", "            if True:\n"),)
@@ -248,11 +246,7 @@ def tasks_of(variant: Variant, each: int) -> list[runs.Task]:
     """The runs of a variant: the first ``each`` instances of each dataset and proportion."""
     files = [FIRST.instances(name) for name in DATASETS]
     method = runs.Method(variant.label, variant.method, variant.options)
-    return [
-        task._replace(model=f"circuits/{Path(task.model).name}", instances=f"instances/{Path(task.instances).name}")
-        for task in runs.tasks_of(files, [method], SECONDS, BYTES)
-        if task.instance % OF_ONE < each
-    ]
+    return [moved(task) for task in runs.tasks_of(files, [method], SECONDS, BYTES) if task.instance % OF_ONE < each]
 
 
 def run(variants: Iterable[Variant], each: int) -> None:
@@ -277,9 +271,10 @@ def report() -> None:
         "# What each part is worth",
         "",
         "The methods of [the paper's experiment](report.md) with parts switched off, on a part of its instances: "
-        f"frontier without one of its parts, and the paper's solver (`iterative`) with one part more in each row. A run had {SECONDS:g} s, "
-        "4 GiB and one core; an unsolved run counts as the limit. Made by `benchmarks/ablation.py report` from "
-        "`ablation.jsonl`, which has a record of every run.",
+        "frontier without one of its parts, and the paper's solver (`iterative`) with one part more in each row. A run "
+        f"had {SECONDS:g} s, 4 GiB and one core. Seconds are those of the processor, since other work shared the "
+        "machine; an unsolved run counts as its limit. Made by `benchmarks/ablation.py report` from `ablation.jsonl`, "
+        "which has a record of every run.",
         *part("Frontier", parts, records, "times"),
         *part("The paper's solver, step by step", steps, records, "steps"),
         *wrong_answers(records),
@@ -314,11 +309,11 @@ def part(title: str, variants: list[Variant], records: Records, compared: str) -
         f"{'first' if compared == 'times' else 'last'} row |",
         "|:--|--:|--:|--:|--:|--:|--:|",
     ]
-    seconds = {v.label: [counted(records[v.label, *key]) for key in same] for v in have}
+    seconds = {v.label: [counted(records[(v.label, *key)]) for key in same] for v in have}
     base = sum(seconds[have[0 if compared == "times" else -1].label])
     for v in have:
         own = seconds[v.label]
-        solved = sum(records[v.label, *key]["status"] == "optimal" for key in same)
+        solved = sum(records[(v.label, *key)]["status"] == "optimal" for key in same)
         name = v.label if v.sound else f"{v.label} (**unsound**)"
         times = f"{statistics.fmean(own):#.3g} | {statistics.median(own):#.3g} | {max(own):#.3g} | {sum(own):#.4g}"
         lines.append(f"| {name} | {solved} | {times} | {sum(own) / base:#.3g} |")
@@ -326,8 +321,8 @@ def part(title: str, variants: list[Variant], records: Records, compared: str) -
 
 
 def counted(record: dict[str, Any]) -> float:
-    """The seconds of a run, or its limit if it was not solved."""
-    return float(record["seconds"]) if record["status"] == "optimal" else SECONDS
+    """The seconds of the processor that a run took, or its limit if it was not solved."""
+    return float(record["cpu_seconds"]) if record["status"] == "optimal" else SECONDS
 
 
 def wrong_answers(records: Records) -> list[str]:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import margmap as mm
-from margmap.bench import instances
+from margmap.bench import instances, runs
 from margmap.bench.report import report as write_report
 from margmap.circuit import Circuit
 from margmap.io.files import write_lines
@@ -53,8 +53,8 @@ METHODS = (
 
 #: What the methods are, for someone who has not read the paper.
 ABOUT = {
-    "frontier": "The method of margmap that is taken by default: one sweep over the scopes of the circuit, which keeps for "
-    "each scope the assignments that can still win. It is not in the paper.",
+    "frontier": "The method of margmap that is taken by default: one sweep over the scopes of the circuit, which keeps "
+    "for each scope the assignments that can still win. It is not in the paper.",
     "UB regroup": "The paper's solver with three additions of margmap: regrouping of sums, hill climbing, and values "
     "that cannot win removed before each split.",
     "UB": "The paper's solver as it is: bound, prune and split the circuit until the bounds meet. The variable to "
@@ -103,13 +103,16 @@ class Experiment(NamedTuple):
     about: str
 
     def model(self, name: str) -> Path:
+        """The circuit of a dataset."""
         return self.place / "circuits" / f"{name}.{self.suffix}"
 
     def instances(self, name: str) -> Path:
+        """The instances of a dataset."""
         return self.place / "instances" / f"{name}.json"
 
     @property
     def records(self) -> Path:
+        """What was run."""
         return self.place / "runs.jsonl"
 
 
@@ -122,9 +125,9 @@ FIRST = Experiment(
     "",
     "Marginal MAP on learned circuits: the paper's experiment, repeated",
     f"Marginal MAP asks for the most probable state of some variables, given others, with the rest summed out. {PAPER} "
-    "compare exact solvers on circuits learned from twenty datasets. This report repeats their experiment with margmap: "
-    "20 instances for each dataset, 400 in all, half of them with 30 % of the variables in the query and half with "
-    "50 %.",
+    "compare exact solvers on circuits learned from twenty datasets. This report repeats their experiment with "
+    "margmap: 20 instances for each dataset, 400 in all, half of them with 30\u00a0% of the variables in the query and "
+    "half with 50\u00a0%.",
 )
 LARGE = Experiment(
     PLACE / "large",
@@ -139,6 +142,11 @@ LARGE = Experiment(
     "their largest one: Strudel, the learner of the paper, is run as it was published until it is there. The questions "
     "are those of the other report, 20 for each of twenty datasets.",
 )
+
+
+def moved(task: runs.Task) -> runs.Task:
+    """The run with paths relative to the folder of its records, from where it must be started."""
+    return task._replace(model=f"circuits/{Path(task.model).name}", instances=f"instances/{Path(task.instances).name}")
 
 
 def learn_circuits(experiment: Experiment, names: list[str]) -> None:

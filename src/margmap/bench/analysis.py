@@ -185,7 +185,7 @@ def times_table(study: Study, proportions: tuple[float, ...] | None) -> Table:
     """
     compared = study.reference is not None and len(study.labels) > 1
     labels = sorted(study.labels, key=lambda label: label != study.reference)
-    faster = [Column("times faster (than the next best)")] if compared else []
+    faster = [Column("times faster")] if compared else []
     methods = [*map(Column, labels[:1]), *faster, *map(Column, labels[1:])]
     columns = [Column("dataset", number=False), *methods, *_columns("#variables", "#edges")]
 
@@ -360,9 +360,8 @@ def trace_plots(study: Study, example: Example) -> list[tuple[Plot, Table]]:
         for column, name, dash in ((1, "upper", 0), (2, "lower", 2)):
             points = [(step[0], step[column]) for step in steps if math.isfinite(step[column])]
             bounds.append(Series(f"{run.label}, {name}", _thinned(points, _MOST_POINTS), at, dash))
-        sizes.append(
-            Series(run.label, _thinned([(step[0], step[3]) for step in steps], _MOST_POINTS), at, at + at // STYLES)
-        )
+        edges_of = _thinned([(step[0], max(step[3], 1.0)) for step in steps], _MOST_POINTS)
+        sizes.append(Series(run.label, edges_of, at, at + at // STYLES))
         how = "until the bounds met" if run.solved else f"and stopped ({run.status.replace('_', ' ')})"
         first, most, last = steps[0][3], max(step[3] for step in steps), steps[-1][3]
         ends = f"from {first:,.0f} edges, at most {most:,.0f}, at the end {last:,.0f}"
@@ -377,7 +376,7 @@ def trace_plots(study: Study, example: Example) -> list[tuple[Plot, Table]]:
     halves = any("pruned_edges" in run.trace[0] for run in example.runs)
     step_axis = Axis("iteration (pruned at its number, split half a step on)" if halves else "iteration")
     largest, smallest = (f(y for one in sizes for _, y in one.points) for f in (max, min))
-    edges = Axis("edges of the circuit", log=smallest > 0 and largest > 30 * smallest)
+    edges = Axis("edges of the circuit, at least 1", log=largest > 30 * smallest)
     shown = f"Upper and lower bound of log p(q, e) in each iteration on {where}. {told}"
     sized = f"Number of edges of the circuit in each iteration on {where}. {told}"
     return [

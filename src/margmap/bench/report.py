@@ -81,8 +81,9 @@ def report(
 
     ``records`` is a file of ``margmap bench run``, or records in memory. ``reference`` is the label that is compared
     with the next best of the others; if it is ``frontier`` and there is no such run, nothing is. ``about`` is the first
-    paragraph, ``methods`` says of a label what it is, in place of what margmap knows, and ``labels`` gives the order, ``example`` and ``example_instance`` the dataset and the instance of Figure 2, ``commands``
-    command lines to show.
+    paragraph, ``methods`` says of a label what it is, in place of what margmap knows. ``labels`` gives the order of the
+    methods, ``example`` and ``example_instance`` the dataset and the instance of Figure 2, ``commands`` command lines
+    to show.
     """
     loaded = read_records(records) if isinstance(records, (str, os.PathLike)) else Records(runs_of(records), 0)
     if not loaded.runs:
@@ -199,9 +200,9 @@ def _times(study: Study) -> list[Item]:
     if study.reference is not None and len(study.labels) > 1:
         blocks.append(
             Text(
-                f"Times faster: the total seconds of the next best method divided by those of {study.reference}, on "
-                "the instances that both were run on. ≥ means that the next best left some unsolved, so that the true "
-                f"number is larger; ≤ that {study.reference} did; ≈ that both did."
+                "Times faster: the total seconds of the next best method, in brackets, divided by those of "
+                f"{study.reference}, on the instances that both were run on. ≥ means that the next best left some "
+                f"unsolved, so that the true number is larger; ≤ that {study.reference} did; ≈ that both did."
             )
         )
     blocks += [Shown(analysis.times_table(study, group)) for group in study.groups]
