@@ -1,8 +1,8 @@
 """What each part of a method is worth: the same instances without it, on the circuits of the paper's experiment.
 
     .venv/bin/python benchmarks/paper.py circuits            # once: the circuits, some minutes
-    .venv/bin/python benchmarks/ablation.py run              # 80 instances; goes on where it stopped
-    .venv/bin/python benchmarks/ablation.py run --each 1     # the first half of them
+    .venv/bin/python benchmarks/ablation.py run              # 40 instances; goes on where it stopped
+    .venv/bin/python benchmarks/ablation.py run --each 2     # and 40 more
     .venv/bin/python benchmarks/ablation.py check            # do the lines to change still stand in the sources?
     .venv/bin/python benchmarks/ablation.py report           # the tables of docs/benchmarks/paper/ablation.md
 
@@ -20,7 +20,7 @@ import os
 import shutil
 import statistics
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -32,7 +32,7 @@ from paper import FIRST, ROOT, moved
 RECORDS = FIRST.place / "ablation.jsonl"
 PAGE = FIRST.place / "ablation.md"
 #: Seconds and bytes of a run, and how many instances of each dataset and proportion.
-SECONDS, BYTES, EACH = 10.0, 4 << 30, 2
+SECONDS, BYTES, EACH = 10.0, 4 << 30, 1
 #: Instances 0 to 9 of a file have the first proportions, the others the second.
 OF_ONE = 10
 #: Two values of one state differ by less than this; an answer that is further below the best one is wrong.
@@ -242,23 +242,20 @@ def copy_of(variant: Variant) -> Path:
     return folder
 
 
-def tasks_of(variant: Variant, each: int) -> list[runs.Task]:
-    """The runs of a variant: the first ``each`` instances of each dataset and proportion."""
-    files = [FIRST.instances(name) for name in DATASETS]
+def run(variant: Variant, files: Sequence[Path], records: Path, seconds: float = SECONDS, each: int = EACH) -> int:
+    """Do what has no record yet, on the first ``each`` instances of each dataset and proportion; how many runs."""
     method = runs.Method(variant.label, variant.method, variant.options)
-    return [moved(task) for task in runs.tasks_of(files, [method], SECONDS, BYTES) if task.instance % OF_ONE < each]
-
-
-def run(variants: Iterable[Variant], each: int) -> None:
-    """Do what has no record yet."""
-    os.chdir(FIRST.place)  # records have paths relative to where they are
-    for variant in variants:
-        tasks = tasks_of(variant, each)
-        # Runs are done by processes of their own, which import the package from here.
-        os.environ["PYTHONPATH"] = str(copy_of(variant))
+    tasks = [moved(t) for t in runs.tasks_of(files, [method], seconds, BYTES) if t.instance % OF_ONE < each]
+    # Runs are done by processes of their own, which import the package from here, and find models from here.
+    before, os.environ["PYTHONPATH"] = os.environ.get("PYTHONPATH", ""), str(copy_of(variant))
+    at = Path.cwd()
+    os.chdir(records.parent)
+    try:
         with ThreadPoolExecutor(1) as executor:
-            done = runs.run(tasks, RECORDS, executor, 1)
-        print(f"{variant.label}: {done} of {len(tasks)} runs done now", flush=True)
+            return runs.run(tasks, records, executor, 1)
+    finally:
+        os.chdir(at)
+        os.environ["PYTHONPATH"] = before
 
 
 def report() -> None:
@@ -362,7 +359,10 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", metavar="LABEL", help="these variants only")
     options = parser.parse_args()
     if options.step == "run":
-        run([v for v in VARIANTS if options.only is None or v.label in options.only], options.each)
+        files = [FIRST.instances(name) for name in DATASETS]
+        for variant in VARIANTS:
+            if options.only is None or variant.label in options.only:
+                print(f"{variant.label}: {run(variant, files, RECORDS, each=options.each)} runs done now", flush=True)
     elif options.step == "check":
         for edit in (edit for variant in VARIANTS for edit in variant.edits):
             edited((ROOT / "src" / "margmap" / edit.file).read_text(encoding="utf-8"), edit)
