@@ -205,7 +205,7 @@ def report() -> None:
         "[The paper's experiment](report.md) has circuits of one kind: deterministic, structured, learned by Strudel. "
         "Here exact marginal MAP is asked of models of other kinds, each learned from the first rows, at most "
         f"{ROWS:,}, of five datasets, with a question of each of the paper's two proportions. `auto` is what "
-        "margmap takes by default; it chooses among the others and lets two of them take turns where one has a hard time.",
+        "margmap takes by default; it chooses among the others and lets two take turns where one finds it hard.",
         "",
         f"A cell says how many questions were solved with a proof within {limit} s of the processor, the mean seconds "
         "of those, and the largest gap in nats that was left where there was no proof. *Does not apply*: frontier "
