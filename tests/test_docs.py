@@ -29,6 +29,9 @@ TYPED = [
 NOT_RUN = {
     "README.md": 1,
     "docs/benchmarks/bayesnet.md": 3,
+    "docs/benchmarks/paper/ablation.md": 1,
+    "docs/benchmarks/paper/beyond.md": 1,
+    "docs/benchmarks/paper/large/report.md": 1,
     "docs/benchmarks/paper/report.md": 1,
     "docs/howto/cluster.md": 2,
     "docs/howto/diagnosis.md": 1,

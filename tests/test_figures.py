@@ -3,21 +3,34 @@
 import json
 import math
 import re
+import statistics
 from pathlib import Path
 
+import pytest
+
 import margmap as mm
+from margmap.bench.report import report
 
 ROOT = Path(__file__).parent.parent
+BENCHMARKS = ROOT / "docs" / "benchmarks"
+SHARED = ROOT.parent / "shared" / "data"
+
+#: An answer that is further below the best one, in nats, is wrong.
+WRONG = 1e-6
 
 
 def records(name):
-    lines = (ROOT / "docs" / "benchmarks" / name).read_text(encoding="utf-8").splitlines()
+    lines = (BENCHMARKS / name).read_text(encoding="utf-8").splitlines()
     return [json.loads(line) for line in lines]
 
 
 def plain(name):
     """The text of a page without line breaks and marks of emphasis."""
     return re.sub(r"\s+", " ", (ROOT / name).read_text(encoding="utf-8").replace("*", ""))
+
+
+def tables(text):
+    return [line for line in text.splitlines() if line.startswith("|")]
 
 
 def solved(runs, label):
@@ -34,6 +47,69 @@ def test_the_paper_experiment():
     said = plain("paper/paper.md")
     assert f"solves {ours} of {all_of_them} questions, in {1e3 * mean:.0f} milliseconds on average" in said
     assert f"the corrected original solves {original} within a minute each" in said
+
+
+def test_how_far_the_paper_experiment_got():
+    runs, said = records("paper/runs.jsonl"), plain("docs/benchmarks/paper/README.md")
+    counts = {label: solved(runs, label)[1] for label in ("frontier", "UB regroup", "UB", "Pruned", "MaxSPN")}
+    assert f"frontier, UB regroup and UB ran on all {counts['frontier']} instances" in said
+    assert counts["frontier"] == counts["UB regroup"] == counts["UB"] == 400
+    for label in ("Pruned", "MaxSPN"):
+        assert counts[label] == 400 or f"{label} on {counts[label]}" in said
+    edges = sorted({run["edges"] for run in runs})
+    assert f"They have {edges[0]:,} to {edges[-1]:,} edges when read back" in said
+
+
+@pytest.mark.parametrize("folder", ["paper", "paper/large"])
+def test_reports_are_those_of_their_records(folder, tmp_path):
+    """Every table of the page in the repository, from the records in the repository."""
+    if not (BENCHMARKS / folder / "runs.jsonl").exists():
+        pytest.skip("not run yet")
+    runs = records(f"{folder}/runs.jsonl")
+    found = report(runs, tmp_path, labels=list(dict.fromkeys(run["label"] for run in runs)))
+    assert found.conflicts == []
+    page = (BENCHMARKS / folder / "report.md").read_text(encoding="utf-8")
+    assert tables(page) == tables(found.written[0].read_text(encoding="utf-8"))
+    for picture in tmp_path.glob("*.svg"):
+        assert picture.read_text(encoding="utf-8") == (BENCHMARKS / folder / picture.name).read_text(encoding="utf-8")
+
+
+def test_the_printed_rule_and_its_wrong_answers():
+    """How often it ends on a wrong answer, wherever that is quoted; the sound rules never do."""
+    runs = records("paper/ablation.jsonl")
+    best = {(r["dataset"], r["instance"]): r["log_prob"] for r in runs if r["label"] == "frontier"}
+    below = {}
+    for run in runs:
+        if run["status"] == "optimal":
+            away = best[run["dataset"], run["instance"]] - run["log_prob"]
+            below.setdefault(run["label"], []).append(away)
+    wrong = [nats for nats in below["printed rule"] if nats > WRONG]
+    assert all(nats <= WRONG for label, own in below.items() if label != "printed rule" for nats in own)
+    called, number = len(below["printed rule"]), len(wrong)
+    erratum = plain("docs/erratum.md")
+    assert f"called {called} answers optimal; {number} of them were wrong, by up to {max(wrong):.1f} nats" in erratum
+    assert f"called wrong answers optimal on {number} of {called} instances" in plain("README.md")
+    assert f"on {number} of {called} instances" in plain("paper/paper.md")
+    assert f"| printed rule | {called} | {number} | {max(wrong):.3g} |" in plain("docs/benchmarks/paper/ablation.md")
+
+
+def test_five_evaluations():
+    """The README's round figure, and the summary of the page, from the lines that the script printed."""
+    page = (BENCHMARKS / "solvers.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\w+ \d +\d+ +\d+ +[\d.]+ +[\d.]+ +([\d.]+) +\d+ +\d+$", page, re.MULTILINE)
+    ratios = [float(ratio) for ratio in rows]
+    assert len(ratios) == 48
+    middle = statistics.median(ratios)
+    assert f"| 48 instances, median and worst ratio | {middle:.1f} and {max(ratios):.1f} evaluations |" in page
+    assert round(middle) == 5
+    assert "about as long as five evaluations of the circuit" in plain("README.md")
+
+
+@pytest.mark.skipif(not (SHARED / "bif").is_dir(), reason="needs ../shared/data")
+def test_a_table_over_alarm():
+    network = mm.load_network(SHARED / "bif" / "alarm.bif.gz")
+    entries = math.prod(variable.cardinality for variable in network.variables[:24])
+    assert f"{entries * 8 / 2**30:.0f} GiB for the first 24 variables of the alarm network" in plain("README.md")
 
 
 def test_hard_networks():
@@ -55,3 +131,5 @@ def test_the_clinic():
         assert small in plain(page), page
         assert large in plain(page), page
     assert large in plain("docs/tour.md")
+    small, large = (f"{share:.0f} %" for share in shares)
+    assert f"which has {small} where severe flu has {large}" in plain("README.md")

@@ -51,15 +51,15 @@ def test_an_unsolved_run_counts_as_its_limit_whatever_ended_it():
     )
     assert cells(table, 0) == [
         ("a", ""),
-        ("10", ""),
-        ("100", ""),
         ("3.00", "(2/2)"),
+        ("≥ 11.7", "(slow)"),
         ("35.0", "(1/2)"),
         ("–", "(0/2)"),
-        ("≥ 11.7", "(slow)"),
+        ("10", ""),
+        ("100", ""),
     ]
-    assert [cell.strong for cell in table.rows[0]] == [False, False, False, True, False, False, False]
-    assert [cell.text for cell in table.foot[0]] == ["all", "", "", "3.00", "35.0", "–", "≥ 11.7"]
+    assert [cell.strong for cell in table.rows[0]] == [False, True, False, False, False, False, False]
+    assert [cell.text for cell in table.foot[0]] == ["all", "3.00", "≥ 11.7", "35.0", "–", "", ""]
 
 
 def test_without_a_limit_an_unsolved_run_counts_as_long_as_it_lasted():
@@ -97,7 +97,9 @@ def test_groups_datasets_and_methods_are_in_order():
     found = study(*runs)
     assert found.datasets == ["small", "middle", "big"]
     assert found.groups == [(0.3, 0.3, 0.4), (0.5, 0.2, 0.3)]
-    assert found.labels == ["b", "a", "frontier"]
+    assert found.labels == ["frontier", "b", "a"]
+    assert study(*runs, reference="nothing").labels == ["b", "a", "frontier"]
+    assert study(*runs, labels=["a", "frontier"]).labels == ["a", "frontier", "b"]
     assert study(*runs, labels=["frontier", "zzz", "a"]).labels == ["frontier", "a", "b"]
     assert [row[0].text for row in analysis.times_table(found, (0.5, 0.2, 0.3)).rows] == ["small"]
     assert [row[0].text for row in analysis.times_table(found, None).rows] == ["small", "middle", "big"]
@@ -158,13 +160,46 @@ def test_failed_and_killed_runs_are_listed(tmp_path):
 
 
 def test_the_cactus_counts_solved_runs(solved):
-    plot, table = analysis.cactus(study(*solved, unsolved(dataset="z", label="frontier")))
+    ((plot, table),) = analysis.cactuses(study(*solved, unsolved(instances="solved-one.json", instance=9)))
     counted = {series.label: max(y for _, y in series.points) for series in plot.series}
     assert counted == dict.fromkeys(LABELS, 8)
     assert all(ys == sorted(ys) for ys in ([y for _, y in series.points] for series in plot.series))
-    assert table.rows[-1][0].value == 60.0
+    assert table.rows[-1][0].value < 60.0
     assert [cell.value for cell in table.rows[-1][1:]] == [8, 8, 8]
+    assert "the 8 instances that all methods were run on" in plot.description
     assert "frontier 8" in plot.description
+
+
+def test_a_cactus_compares_methods_on_the_same_instances_only():
+    runs = [record(instance=i, label=label) for label in ("frontier", "x") for i in range(4)]
+    runs += [record(instance=0, label="y"), unsolved(instance=1, label="y")]
+    (all_of_them, _), (more, _) = analysis.cactuses(study(*runs))
+    assert [(one.label, one.points[-1][1]) for one in all_of_them.series] == [("frontier", 2), ("x", 2), ("y", 1)]
+    assert [(one.label, one.points[-1][1]) for one in more.series] == [("frontier", 4), ("x", 4)]
+    assert "the 2 instances that all methods were run on" in all_of_them.description
+    assert "the 4 instances each" in more.description
+    assert all_of_them.name != more.name
+    # Methods that share no instance are not compared, and neither is one with itself, unless there is no other.
+    apart = [record(instance=0), record(instance=1, label="x"), record(instance=2, label="x")]
+    assert analysis.cactuses(study(*apart)) == []
+    assert len(analysis.cactuses(study(record()))) == 1
+
+
+def test_means_of_different_instances_are_said_to_be_that(tmp_path):
+    both = [record(), record(label="x")]
+    assert "Not every method" not in report(both, tmp_path).written[0].read_text()
+    assert "Not every method" in report([*both, record(instance=1)], tmp_path).written[0].read_text()
+
+
+def test_methods_are_explained_in_the_summary_and_a_picture_comes_next(tmp_path):
+    runs = [record(), record(label="plain", method="iterative", options={"fix": False}), record(label="x", method="?")]
+    text = report(runs, tmp_path, about="What this is.", methods={"x": "A stranger."}).written[0].read_text()
+    summary, rest = text.split("## Summary")[1].split("##", 1)
+    assert text.index("What this is.") < text.index("## Summary")
+    assert "- frontier: 1 of 1 solved, with a proof. Method frontier: sweeps over the tree of scopes" in summary
+    assert "(fix=False)." in summary
+    assert "- x: 1 of 1 solved, with a proof. A stranger." in summary
+    assert rest.split("\n")[2].startswith("![How many of the 1 instances")
 
 
 def test_the_example_is_of_eachmovie_unless_told(solved):
@@ -207,8 +242,8 @@ def test_figure_2_of_plain_traces_and_of_strange_ones():
     found = study(record(trace=trace))
     (bounds, _), (sizes, _) = analysis.trace_plots(found, analysis.example_of(found))
     assert [series.points for series in bounds.series] == [[(1.0, -1.0)], [(2.0, -3.0), (3.0, -2.0)]]
-    assert sizes.series[0].points == [(1.0, 10_000), (2.0, 100), (3.0, 0.0)]
-    assert not sizes.y.log
+    assert sizes.series[0].points == [(1.0, 10_000), (2.0, 100), (3.0, 1.0)]  # an axis of logarithms has no 0
+    assert sizes.y.log
     assert bounds.x.label == "iteration"
 
 
@@ -248,7 +283,8 @@ def test_a_report_from_a_file_that_was_cut_off(tmp_path, solved):
     ]
     assert sorted(answer.written) == sorted((tmp_path / "deep" / "out").iterdir())
     text = answer.written[0].read_text()
-    assert text.startswith("# T\n\ntoday. 24 runs: 3 methods, 8 instances, 2 datasets.\n")
+    assert text.startswith("# T\n\nMarginal MAP asks for the most probable state")
+    assert "\n\ntoday. 24 runs: 3 methods, 8 instances, 2 datasets.\n" in text
     assert "1 lines of the file were cut off" in text
     assert "```sh\nmargmap bench run `x`\n```" in text
     assert len(re.findall(r"!\[[^\]]{40,}\]\((cactus|bounds|sizes)\.svg\)", text)) == 3

@@ -310,3 +310,15 @@ def test_on_a_dask_cluster(files, tmp_path, dask_cluster):
     assert runs.run(tasks, output, dask_cluster, 2) == 8
     assert {record["status"] for record in lines(output)} == {"optimal"}
     assert sorted(record["key"] for record in lines(output)) == sorted(task.key for task in tasks)
+
+
+def test_runs_do_not_load_machine_code_while_the_clock_runs(monkeypatch):
+    """Machine code is loaded by the first task's warm-up; whoever sets the tier is obeyed."""
+    monkeypatch.delenv("MARGMAP_TIER", raising=False)
+    assert runs.child_environment()["MARGMAP_TIER"] == "compile"
+    assert runs.child_environment()["NUMBA_NUM_THREADS"] == "1"
+    monkeypatch.setenv("MARGMAP_TIER", "interpret")
+    assert runs.child_environment()["MARGMAP_TIER"] == "interpret"
+    monkeypatch.delenv("MARGMAP_TIER")
+    monkeypatch.setattr(runs.jit, "available", lambda: False)
+    assert "MARGMAP_TIER" not in runs.child_environment()

@@ -112,11 +112,11 @@ class Study:
     def __init__(self, runs: Sequence[Run], reference: str | None = None, labels: Sequence[str] | None = None) -> None:
         self.runs = list(runs)
         seen = list(dict.fromkeys(run.label for run in self.runs))
-        wanted = [label for label in labels or () if label in seen]
-        #: The methods in the order of their columns.
-        self.labels = wanted + [label for label in seen if label not in wanted]
         #: None if no run has this label.
         self.reference = reference if reference in seen else None
+        first = [label for label in (*(labels or ()), self.reference) if label in seen]
+        #: The methods in the order of their columns: as asked for, or else the reference and then as they come.
+        self.labels = list(dict.fromkeys([*first, *seen]))
         #: The reference first, so that it looks the same in every report.
         self.style = {label: at for at, label in enumerate(sorted(self.labels, key=lambda one: one != self.reference))}
         self.groups = sorted({run.proportions for run in self.runs})
@@ -133,6 +133,11 @@ class Study:
         datasets = self.datasets if dataset is None else [dataset]
         groups = self.groups if proportions is None else [proportions]
         return [run for name in datasets for group in groups for run in self._by.get((name, group, label), ())]
+
+    def together(self, labels: Iterable[str]) -> set[tuple[str, int]]:
+        """The instances that all of these methods were run on."""
+        ran = [{run.key for run in self.select(label)} for label in labels]
+        return set.intersection(*ran) if ran else set()
 
     def faster(self, dataset: str | None = None, proportions: tuple[float, ...] | None = None) -> Faster | None:
         """How the reference compares with the next best, the one with the least total time, unsolved at the limit."""
@@ -174,23 +179,28 @@ def amount(number: int) -> str:
 
 
 def times_table(study: Study, proportions: tuple[float, ...] | None) -> Table:
-    """Table 1 for one division of the variables, or for all together: mean seconds and number solved."""
-    columns = [*_columns("dataset", "#variables", "#edges"), *map(Column, study.labels)]
+    """Table 1 for one division of the variables, or for all together: mean seconds and number solved.
+
+    The reference and how much faster it is come first, so that they are seen on a narrow screen.
+    """
     compared = study.reference is not None and len(study.labels) > 1
-    if compared:
-        columns.append(Column("times faster (than the next best)"))
+    labels = sorted(study.labels, key=lambda label: label != study.reference)
+    faster = [Column("times faster")] if compared else []
+    methods = [*map(Column, labels[:1]), *faster, *map(Column, labels[1:])]
+    columns = [Column("dataset", number=False), *methods, *_columns("#variables", "#edges")]
 
     def results(dataset: str | None) -> list[Cell]:
-        means = _means([study.select(label, dataset, proportions) for label in study.labels])
-        return means + (_faster(study.faster(dataset, proportions)) if compared else [])
+        means = _means([study.select(label, dataset, proportions) for label in labels])
+        ratio = _faster(study.faster(dataset, proportions)) if compared else []
+        return [*means[:1], *ratio, *means[1:]]
 
     ran = {run.dataset for run in study.runs if proportions in (None, run.proportions)}
     rows = [
-        [_cell(name), _plain(study.variables[name]), _plain(study.size[name]), *results(name)]
+        [_cell(name), *results(name), _plain(study.variables[name]), _plain(study.size[name])]
         for name in study.datasets
         if name in ran
     ]
-    foot = [Cell("all"), Cell(""), Cell(""), *results(None)]
+    foot = [Cell("all"), *results(None), Cell(""), Cell("")]
     what = "all instances" if proportions is None else f"query/evidence/hidden {proportions_text(proportions)}"
     name = "times-all" if proportions is None else f"times-{study.groups.index(proportions) + 1}"
     return Table(name, f"Mean seconds and number solved, {what}", columns, rows, [foot])
@@ -274,30 +284,51 @@ def failure_table(study: Study) -> Table | None:
     return Table("failures", "Runs that failed or were killed", columns, rows) if rows else None
 
 
-def cactus(study: Study) -> tuple[Plot, Table]:
-    """How many instances each method has solved after a time, and the same as a table."""
-    total = len(study.by_instance)
+def cactuses(study: Study) -> list[tuple[Plot, Table]]:
+    """Cactus plots, each of methods on the same instances: of all methods, and of those that were run on more."""
+    everywhere = study.together(study.labels)
+    most = max(len(study.select(label)) for label in study.labels)
+    widely = [label for label in study.labels if len(study.select(label)) == most]
+    groups = [(study.labels, everywhere), (widely, study.together(widely))]
+    # A group of one method, or of no instance, compares nothing.
+    shown = [(labels, keys) for labels, keys in groups if keys and (len(labels) > 1 or len(study.labels) == 1)]
+    if len(shown) > 1 and shown[0][1] == shown[1][1]:
+        shown = shown[:1]
+    names = ("cactus", "cactus-more")
+    return [cactus(study, labels, keys, name) for (labels, keys), name in zip(shown, names, strict=False)]
+
+
+def cactus(study: Study, labels: Sequence[str], keys: set[tuple[str, int]], name: str) -> tuple[Plot, Table]:
+    """How many of these instances each of these methods has solved after a time, and the same as a table."""
+    total = len(keys)
     series, counts = [], []
     solved: dict[str, list[float]] = {}
-    last = max((run.counted for run in study.runs), default=1.0)
-    for label, style in ((label, study.style[label]) for label in study.labels):
-        times = sorted(max(run.counted, _LEAST_SECONDS) for run in study.select(label) if run.solved)
+    ran = {label: [run for run in study.select(label) if run.key in keys] for label in labels}
+    last = max((run.counted for own in ran.values() for run in own), default=1.0)
+    for label, style in ((label, study.style[label]) for label in labels):
+        times = sorted(max(run.counted, _LEAST_SECONDS) for run in ran[label] if run.solved)
         solved[label] = times
         points = [(seconds, float(n)) for n, seconds in enumerate(times, 1)]
         if points and last > times[-1]:
             points.append((last, points[-1][1]))
         series.append(Series(label, points, style, style + style // STYLES, step=True))
-        ran = len(study.select(label))
-        counts.append(f"{label} {len(times)}" + (f" of the {ran} it was run on" if ran < total else ""))
-    words = f"How many of the {total} instances each method solved within a time. At the end: {', '.join(counts)}."
-    plot = Plot("cactus", "Cactus plot", words, Axis("seconds", log=True), Axis("instances solved"), series)
+        counts.append(f"{label} {len(times)}")
+    fewer = total < len(study.by_instance)
+    methods = "all methods" if len(labels) == len(study.labels) else "all of these methods"
+    which = f"the {total:,} instances that {methods} were run on" if fewer else f"the {total:,} instances"
+    words = (
+        f"How many of {which} each method had solved after a time: further up and to the left is better. "
+        f"At the end: {', '.join(counts)}."
+    )
+    title = f"Instances solved against time, {total:,} instances"
+    plot = Plot(name, title, words, Axis("seconds", log=True), Axis("instances solved"), series)
     marks = [10.0**power for power in range(-3, 5) if 10.0**power < last] + [last]
-    columns = [Column("within seconds"), *map(Column, study.labels)]
+    columns = [Column("within seconds"), *map(Column, labels)]
     rows = [
-        [Cell(short(mark), mark), *(_plain(sum(t <= mark for t in solved[label])) for label in study.labels)]
+        [Cell(short(mark), mark), *(_plain(sum(t <= mark for t in solved[label])) for label in labels)]
         for mark in marks
     ]
-    return plot, Table("cactus-data", "Instances solved within a time", columns, rows)
+    return plot, Table(f"{name}-data", f"Instances solved within a time, of {total:,}", columns, rows)
 
 
 def example_of(study: Study, dataset: str | None = None, instance: int | None = None) -> Example | None:
@@ -329,9 +360,8 @@ def trace_plots(study: Study, example: Example) -> list[tuple[Plot, Table]]:
         for column, name, dash in ((1, "upper", 0), (2, "lower", 2)):
             points = [(step[0], step[column]) for step in steps if math.isfinite(step[column])]
             bounds.append(Series(f"{run.label}, {name}", _thinned(points, _MOST_POINTS), at, dash))
-        sizes.append(
-            Series(run.label, _thinned([(step[0], step[3]) for step in steps], _MOST_POINTS), at, at + at // STYLES)
-        )
+        edges_of = _thinned([(step[0], max(step[3], 1.0)) for step in steps], _MOST_POINTS)
+        sizes.append(Series(run.label, edges_of, at, at + at // STYLES))
         how = "until the bounds met" if run.solved else f"and stopped ({run.status.replace('_', ' ')})"
         first, most, last = steps[0][3], max(step[3] for step in steps), steps[-1][3]
         ends = f"from {first:,.0f} edges, at most {most:,.0f}, at the end {last:,.0f}"
@@ -346,7 +376,7 @@ def trace_plots(study: Study, example: Example) -> list[tuple[Plot, Table]]:
     halves = any("pruned_edges" in run.trace[0] for run in example.runs)
     step_axis = Axis("iteration (pruned at its number, split half a step on)" if halves else "iteration")
     largest, smallest = (f(y for one in sizes for _, y in one.points) for f in (max, min))
-    edges = Axis("edges of the circuit", log=smallest > 0 and largest > 30 * smallest)
+    edges = Axis("edges of the circuit, at least 1", log=largest > 30 * smallest)
     shown = f"Upper and lower bound of log p(q, e) in each iteration on {where}. {told}"
     sized = f"Number of edges of the circuit in each iteration on {where}. {told}"
     return [

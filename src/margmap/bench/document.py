@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import NamedTuple, TypeAlias
 
 from margmap.bench.analysis import Cell, Table
@@ -55,9 +55,10 @@ class Section(NamedTuple):
 
 
 class Document(NamedTuple):
-    """A whole report."""
+    """A whole report: its title, what it is about in a paragraph, and when and of how much it was made."""
 
     title: str
+    about: str
     subtitle: str
     sections: list[Section]
 
@@ -65,6 +66,8 @@ class Document(NamedTuple):
 def markdown_lines(document: Document) -> Iterator[str]:
     """The lines of a Markdown file, with figures as SVG files beside it."""
     yield f"# {plain(document.title)}"
+    yield ""
+    yield plain(document.about)
     yield ""
     yield plain(document.subtitle)
     for section in document.sections:
@@ -119,8 +122,3 @@ def _cell(cell: Cell) -> str:
     text = plain(cell.text)
     shown = f"**{text}**" if cell.strong and text else text
     return f"{shown} {plain(cell.note)}" if cell.note else shown
-
-
-def sentence_list(parts: Sequence[str]) -> str:
-    """Such as "a, b and c"."""
-    return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)

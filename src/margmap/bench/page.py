@@ -31,7 +31,8 @@ def page_lines(document: Document) -> Iterator[str]:
     yield f'<meta http-equiv="Content-Security-Policy" content="{policy}">'
     yield '<meta name="viewport" content="width=device-width, initial-scale=1"><link rel="icon" href="data:,">'
     yield f"<title>{escape(document.title)}</title><style>{style}</style></head><body>"
-    yield f'<header><h1>{escape(document.title)}</h1><p class="date">{escape(document.subtitle)}</p>'
+    yield f"<header><h1>{escape(document.title)}</h1><p>{escape(document.about)}</p>"
+    yield f'<p class="date">{escape(document.subtitle)}</p>'
     yield '<nav aria-label="Sections"><ul>'
     yield from (f'<li><a href="#{one.name}">{escape(one.title)}</a></li>' for one in document.sections)
     yield "</ul></nav></header><main>"

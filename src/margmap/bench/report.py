@@ -21,15 +21,20 @@ from margmap.bench.document import (
     Shown,
     Text,
     markdown_lines,
-    sentence_list,
 )
 from margmap.bench.figure import short, svg_lines
 from margmap.bench.page import page_lines
-from margmap.bench.records import Records, read_records, runs_of
+from margmap.bench.records import Records, Run, read_records, runs_of
 from margmap.errors import FormatError, QueryError
 
 MARKDOWN, PAGE = "report.md", "index.html"
 
+#: What a report is, unless it is told.
+ABOUT = (
+    "Marginal MAP asks for the most probable state of some variables, given others, with the rest summed out. Here "
+    "exact methods for it are compared on the same instances: how many each solved within its limits, how long that "
+    "took, and whether all came to the same answers."
+)
 
 #: The label that is compared with the others unless another is named.
 REFERENCE = "frontier"
@@ -63,6 +68,8 @@ def report(
     *,
     reference: str = REFERENCE,
     title: str = "Marginal MAP benchmark",
+    about: str = ABOUT,
+    methods: Mapping[str, str] | None = None,
     labels: Sequence[str] | None = None,
     example: str | None = None,
     example_instance: int | None = None,
@@ -73,9 +80,10 @@ def report(
     """Write ``report.md``, ``index.html`` and the figures into a folder, which is made if it is not there.
 
     ``records`` is a file of ``margmap bench run``, or records in memory. ``reference`` is the label that is compared
-    with the next best of the others; if it is ``frontier`` and there is no such run, nothing is. ``labels`` gives the
-    order of the methods, ``example`` and ``example_instance`` the dataset and the instance of Figure 2, ``commands``
-    command lines to show.
+    with the next best of the others; if it is ``frontier`` and there is no such run, nothing is. ``about`` is the first
+    paragraph, ``methods`` says of a label what it is, in place of what margmap knows. ``labels`` gives the order of the
+    methods, ``example`` and ``example_instance`` the dataset and the instance of Figure 2, ``commands`` command lines
+    to show.
     """
     loaded = read_records(records) if isinstance(records, (str, os.PathLike)) else Records(runs_of(records), 0)
     if not loaded.runs:
@@ -88,14 +96,17 @@ def report(
     found = analysis.agreement(study, tolerance)
     when = date or datetime.now(timezone.utc).strftime("%Y-%m-%d")
     runs = analysis.runs_table(study)
+    pictures, *others = _figures(study, example, example_instance)
     document = Document(
         title,
+        about,
         f"{when}. {len(study.runs):,} runs: {len(study.labels)} methods, {len(study.by_instance):,} instances, "
         f"{len(study.datasets)} datasets.",
         [
-            Section("summary", "Summary", _summary(study, found, tolerance)),
+            Section("summary", "Summary", _summary(study, found, tolerance, methods or {})),
+            pictures,
             Section("times", "Time and instances solved", _times(study)),
-            *_figures(study, example, example_instance),
+            *others,
             Section("agreement", "Agreement", _agreement(study, found, tolerance)),
             Section("runs-section", "Runs", [Shown(analysis.status_table(study)), Shown(runs, folded=True)]),
             Section("conditions", "Conditions", _conditions(study, loaded.torn, commands)),
@@ -136,10 +147,13 @@ def _write(document: Document, folder: Path) -> list[Path]:
     return [folder / name for name in (MARKDOWN, PAGE, *(name for name in contents if name.endswith(".svg")))]
 
 
-def _summary(study: Study, found: Agreement, tolerance: float) -> list[Item]:
-    solved = _solved(study).items()
-    counts = [f"{label} {number:,} of {total:,}" for label, (number, total) in solved]
-    blocks: list[Item] = [_verdict(found, tolerance), Text(f"Solved, with a proof: {sentence_list(counts)}.")]
+def _summary(study: Study, found: Agreement, tolerance: float, methods: Mapping[str, str]) -> list[Item]:
+    known = {label: methods.get(label) or _what_it_is(study.select(label)[0]) for label in study.labels}
+    counts = [
+        (label, f"{number:,} of {total:,} solved, with a proof. {known[label]}".strip())
+        for label, (number, total) in _solved(study).items()
+    ]
+    blocks: list[Item] = [_verdict(found, tolerance)]
     ratios = [one for one in (study.faster(dataset) for dataset in study.datasets) if one is not None]
     if ratios:
         first = sum(one.ratio > 1 for one in ratios)
@@ -151,10 +165,21 @@ def _summary(study: Study, found: Agreement, tolerance: float) -> list[Item]:
                 "in the median, where an unsolved run counts as its time limit."
             )
         )
+    blocks.append(Facts(counts))
     failed = sum(run.ended_badly for run in study.runs)
     if failed:
         blocks.append(Text(f"{failed} runs failed or were killed: they are listed under Agreement.", "bad"))
     return blocks
+
+
+def _what_it_is(run: Run) -> str:
+    """A method in a sentence, with its options."""
+    from margmap.solve.methods import METHODS
+
+    options = ", ".join(f"{name}={value}" for name, value in run.options.items())
+    known = METHODS.get(run.method)
+    said = f"Method {run.method}: {known.summary}" if known else f"Method {run.method}"
+    return f"{said}{f' ({options})' if options else ''}."
 
 
 def _times(study: Study) -> list[Item]:
@@ -165,12 +190,19 @@ def _times(study: Study) -> list[Item]:
             "none has a dash. Bold is the smallest mean. Datasets are in the order of their number of variables."
         )
     ]
+    if len({len(study.select(label)) for label in study.labels}) > 1:
+        blocks.append(
+            Text(
+                "Not every method was run on every instance: the second number in brackets says on how many. Means of "
+                "different instances do not compare; times faster does, and so do the figures above."
+            )
+        )
     if study.reference is not None and len(study.labels) > 1:
         blocks.append(
             Text(
-                f"Times faster: the total seconds of the next best method divided by those of {study.reference}, on "
-                "the instances that both were run on. ≥ means that the next best left some unsolved, so that the true "
-                f"number is larger; ≤ that {study.reference} did; ≈ that both did."
+                "Times faster: the total seconds of the next best method, in brackets, divided by those of "
+                f"{study.reference}, on the instances that both were run on. ≥ means that the next best left some "
+                f"unsolved, so that the true number is larger; ≤ that {study.reference} did; ≈ that both did."
             )
         )
     blocks += [Shown(analysis.times_table(study, group)) for group in study.groups]
@@ -180,7 +212,10 @@ def _times(study: Study) -> list[Item]:
 
 
 def _figures(study: Study, dataset: str | None, instance: int | None) -> list[Section]:
-    sections = [Section("cactus-section", "Instances solved against time", [Figure(*analysis.cactus(study))])]
+    plots: list[Item] = [Figure(*one) for one in analysis.cactuses(study)]
+    if not plots:
+        plots.append(Text("No instance was run with two methods, so there is nothing to compare in a figure."))
+    sections = [Section("cactus-section", "Instances solved against time", plots)]
     example = analysis.example_of(study, dataset, instance)
     if example is not None:
         (bounds, data), (sizes, _) = analysis.trace_plots(study, example)

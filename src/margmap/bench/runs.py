@@ -27,6 +27,7 @@ from typing import IO, Any, NamedTuple
 
 from margmap.bench.instances import Proportions, read
 from margmap.errors import FormatError, QueryError
+from margmap.foundation import jit
 from margmap.foundation.memory import physical_memory, resident
 from margmap.io.journal import Journal
 
@@ -250,11 +251,20 @@ _starters: set[subprocess.Popen[str]] = set()
 _guard = threading.Lock()
 
 
+def child_environment() -> dict[str, str]:
+    """The variables of a process that starts runs: one thread, and machine code, which its first task loads.
+
+    A run that began by interpreting would load or compile in the time that is measured.
+    """
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+    code = {"MARGMAP_TIER": "compile", "MARGMAP_BACKGROUND": "0"} if jit.available() else {}
+    return {**code, **os.environ, **threads}
+
+
 def _borrow() -> subprocess.Popen[str]:
     with _guard:
         if _idle:
             return _idle.pop()
-    environment = os.environ | dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     # The pipe to it stays open: when it closes because this process has died, all below it ends as well.
     starter = subprocess.Popen(
         [sys.executable, "-m", "margmap.bench.child"],
@@ -262,7 +272,7 @@ def _borrow() -> subprocess.Popen[str]:
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
         text=True,
-        env=environment,
+        env=child_environment(),
         start_new_session=True,  # Ctrl-C is for this process, which decides
     )
     with _guard:
