@@ -113,10 +113,11 @@ def test_a_table_over_alarm():
 
 
 def test_hard_networks():
-    runs = [run for run in records("networks.jsonl") if run["method"] == "auto" and run["limit"] == 60]
-    proven = sum(run["status"] == "optimal" for run in runs)
+    runs = [run for run in records("networks.jsonl") if run["method"] == "auto" and run["limit"] <= 60]
+    names = {run["name"] for run in runs}
+    proven = len({run["name"] for run in runs if run["status"] == "optimal"})
     assert f"{proven} are proven within 60 s" in plain("docs/benchmarks/bayesnet.md")
-    assert f"In all {proven} of the {len(runs)} instances are proven within 60 s" in plain("CHANGELOG.md")
+    assert f"In all {proven} of the {len(names)} instances are proven within 60 s" in plain("CHANGELOG.md")
 
 
 def test_the_clinic():

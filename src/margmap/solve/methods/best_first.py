@@ -36,7 +36,7 @@ LEAST_SLICE = 0.05
 SLICE = 0.25
 
 # Where nothing can be pruned, a part is split inside of its circuit, as ``iterative`` does it, up to so many edges.
-SPLIT_EDGES = 100_000
+SPLIT_EDGES = 50_000
 
 # The parts that wait may take this part of the memory; then they are searched depth first.
 WAITING = 0.5
