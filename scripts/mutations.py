@@ -1455,6 +1455,26 @@ NETWORK_BREAKS = [
             (NETWORK_TIES,),
         ),
     ),
+    *_of(
+        "network/mini_bucket.py",
+        (
+            "def tightened(",
+            "found.tables[at[c] : at[c + 1]]",
+            "found.filled[at[c] : at[c + 1]]",
+            "larger mini-buckets count the messages of the smaller ones twice",
+            ("tests/network/test_hard_networks.py::test_larger_mini_buckets_begin_where_smaller_ones_have_ended",),
+        ),
+    ),
+    *_of(
+        "io/uai.py",
+        (
+            "def _parse(",
+            "mantissa = 10 * mantissa + np.int64(c) - 48",
+            "mantissa = 10 * mantissa + (c - 48)",
+            "numbers in a file wrap around where the parser is interpreted",
+            ("tests/io/test_uai.py::test_numbers_are_read_to_the_last_bit",),
+        ),
+    ),
 ]
 
 CERTIFICATE_BREAKS = [

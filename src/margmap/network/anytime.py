@@ -294,7 +294,8 @@ class Anytime:
 
     def _keep(self, scorer: Scorer) -> None:
         self.scorer = scorer
-        self.found.any_rounding = scorer.rounding + scorer.model.rounding
+        # The best state may have its score from the one before.
+        self.found.any_rounding = max(self.found.any_rounding, scorer.rounding + scorer.model.rounding)
 
     def _start(self) -> LongArray:
         """The most likely values by the tables of single variables, and the first ones otherwise."""
