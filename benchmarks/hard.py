@@ -1,7 +1,7 @@
 """What stays hard: auto beside every other method after a while, and circuits grown from dna to the paper's size.
 
     .venv/bin/python benchmarks/hard.py                    # limits of 1 and 10 s, and dna: some minutes on one core
-    .venv/bin/python benchmarks/hard.py --longest 60       # also where 10 s are not enough: a quarter of an hour
+    .venv/bin/python benchmarks/hard.py --longest 60       # also where 10 s are not enough: another quarter of an hour
     .venv/bin/python benchmarks/hard.py --parts dna --circuit FILE.mmz    # the circuit is kept in FILE
 
 Parts: ``families`` (auto's gap beside the smallest that one method has after half of the time) and ``dna`` (a Strudel
