@@ -135,6 +135,12 @@ def question(variables: int, asked: int, observed: int, seed: int) -> tuple[list
     return order[:count], given
 
 
+def named(circuit: mm.Circuit, query: list[int], given: dict[int, int]) -> tuple[list[Any], dict[Any, int]]:
+    """The same with the names of the variables."""
+    names = circuit.names
+    return [names[i] for i in query], {names[i]: value for i, value in given.items()}
+
+
 def warm() -> float:
     """Load the kernels; the peak memory so far."""
     small = latent_tree(0, variables=6, states=12)
@@ -218,7 +224,7 @@ def session(changes: int, quick: bool) -> None:
         data = json.loads((DATA / "mmap_instances" / "plants.json").read_text())
         circuits["plants"] = load_circuit(DATA / data["circuit"])
     for name, circuit in circuits.items():
-        query, given = question(len(circuit.variables), 30, 30, 0)
+        query, given = named(circuit, *question(len(circuit.variables), 30, 30, 0))
         rng, kept, scratch = np.random.default_rng(0), [], []
         asked = mm.Session(circuit)
         asked.marginal_map(query, given)
@@ -240,12 +246,13 @@ def batch(rows: int, quick: bool) -> None:
         data = json.loads((DATA / "mmap_instances" / "plants.json").read_text())
         circuit = load_circuit(DATA / data["circuit"])
     variables = len(circuit.variables)
-    query, given = question(variables, 30, 30, 0)
+    asked, seen = question(variables, 30, 30, 0)
+    query, _ = named(circuit, asked, seen)
     sample = mm.sample(circuit, rows, seed=0)
     table = np.full((rows, variables), -1)
-    for column in given:
+    for column in seen:
         table[:, column] = sample[:, column]
-    evidence = [{column: int(row[column]) for column in given} for row in table]
+    evidence = [{circuit.variables[column].name: int(row[column]) for column in seen} for row in table]
     _, together, answers = best_of(1, lambda: list(mm.marginal_map_many(circuit, query, table, jobs=1)))
     _, alone, singly = best_of(1, lambda: [mm.marginal_map(circuit, query, e) for e in evidence])
     assert all(math.isclose(a.log_prob, b.log_prob, rel_tol=1e-9) for a, b in zip(answers, singly, strict=True))

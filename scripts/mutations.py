@@ -883,6 +883,49 @@ INCUMBENT_BREAKS = _of(
     ),
 )
 
+ROWS_TOGETHER = "tests/solve/test_rows_together.py"
+IN_PIECES = "tests/solve/test_threads.py"
+
+TOGETHER_BREAKS = (
+    *_of(
+        "solve/rows_together.py",
+        (
+            "def _values_of_rows(",
+            "                    least[j] = min(least[j], value[n, j] if value[n, j] > 0 else 1.0)\n        else:",
+            "                    pass\n        else:",
+            "a row whose products are too small for doubles is taken for one that is not",
+            (f"{ROWS_TOGETHER}::test_a_row_with_values_beyond_doubles_is_reduced_alone",),
+        ),
+        (
+            "def _is_last_row(",
+            "return bool(np.array_equal(given, self._codes[self._row]))",
+            "return True",
+            "a state is scored on another row's evidence",
+            (f"{ROWS_TOGETHER}::test_reduced_circuits_and_scores_are_those_of_a_row_alone",),
+        ),
+    ),
+    *_of(
+        "solve/reduce.py",
+        (
+            "def _close(",
+            "            c -= moved_by[r]\n",
+            "            c -= own\n",
+            "the top of a circuit in pieces refers to other nodes of them",
+            (f"{IN_PIECES}::test_the_reduced_circuit_is_the_one_made_whole",),
+        ),
+    ),
+    *_of(
+        "solve/output_bounds.py",
+        (
+            "def _bounds_of_all(",
+            "min(least for _, least in found)",
+            "max(least for _, least in found)",
+            "the least way through a part of the circuit is forgotten",
+            (f"{IN_PIECES}::test_climbing_by_parts_is_climbing",),
+        ),
+    ),
+)
+
 PARALLEL_BREAKS = _of(
     "solve/share_query.py",
     (
@@ -2067,6 +2110,7 @@ MUTATIONS: list[Mutation] = [
     *BOUNDS_BREAKS,
     *REGROUP_BREAKS,
     *INCUMBENT_BREAKS,
+    *TOGETHER_BREAKS,
     *PARALLEL_BREAKS,
     *FLAT_BREAKS,
     *KEPT_BREAKS,

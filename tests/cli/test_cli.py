@@ -965,6 +965,18 @@ def test_bad_tops_are_refused(small: Path) -> None:
         assert "Usage" in run.err
 
 
+def test_threads(small: Path) -> None:
+    alone = Run("solve", small, "--json").json
+    for number in ("1", "2"):
+        answer = Run("solve", small, "--threads", number, "--json").json
+        assert (answer["state"], answer["log_prob"], answer["status"]) == (
+            alone["state"],
+            alone["log_prob"],
+            "optimal",
+        )
+    assert Run("solve", small, "--threads", "0").code == 2
+
+
 @pytest.mark.parametrize("where", [["--jobs", "2"], ["--jobs", "1"]])
 def test_one_query_on_several_processes(where: list[str]) -> None:
     alone = Run("solve", CLINIC, "-q", "illness,course", "--json").json
