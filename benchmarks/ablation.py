@@ -300,9 +300,11 @@ Records = dict[tuple[str, str, int], dict[str, Any]]
 
 def part(title: str, variants: list[Variant], records: Records, compared: str) -> list[str]:
     """A section: what the variants are, and how they did on the instances that all of them were run on."""
-    have = [v for v in variants if any(label == v.label for label, _, _ in records)]
-    each = [{(name, i) for label, name, i in records if label == v.label} for v in have]
-    same = sorted(set.intersection(*each)) if each else []
+    each = {v.label: {(name, i) for label, name, i in records if label == v.label} for v in variants}
+    most = max(map(len, each.values()))
+    have = [v for v in variants if len(each[v.label]) == most]
+    left = [v.label for v in variants if v not in have]
+    same = sorted(set.intersection(*(each[v.label] for v in have)))
     lines = [
         "",
         f"## {title}",
@@ -321,6 +323,8 @@ def part(title: str, variants: list[Variant], records: Records, compared: str) -
         name = v.label if v.sound else f"{v.label} (**unsound**)"
         times = f"{statistics.fmean(own):#.3g} | {statistics.median(own):#.3g} | {max(own):#.3g} | {sum(own):#.4g}"
         lines.append(f"| {name} | {solved} | {times} | {sum(own) / base:#.3g} |")
+    if left:
+        lines += ["", f"Not run to the end, and therefore not in the table: {', '.join(left)}."]
     return [*lines, "", *(f"- *{v.label}*: {v.about}." for v in have)]
 
 

@@ -30,7 +30,6 @@ NOT_RUN = {
     "README.md": 1,
     "docs/benchmarks/bayesnet.md": 3,
     "docs/benchmarks/paper/ablation.md": 1,
-    "docs/benchmarks/paper/beyond.md": 1,
     "docs/benchmarks/paper/large/report.md": 1,
     "docs/benchmarks/paper/report.md": 1,
     "docs/howto/cluster.md": 2,

@@ -56,6 +56,9 @@ def test_how_far_the_paper_experiment_got():
     assert counts["frontier"] == counts["UB regroup"] == counts["UB"] == 400
     for label in ("Pruned", "MaxSPN"):
         assert counts[label] == 400 or f"{label} on {counts[label]}" in said
+    large = records("paper/large/runs.jsonl")
+    assert f"frontier ran on {solved(large, 'frontier')[1]} of them" in said
+    assert f"UB on {solved(large, 'UB')[1] or 'none'} so far" in said
     edges = sorted({run["edges"] for run in runs})
     assert f"They have {edges[0]:,} to {edges[-1]:,} edges when read back" in said
 
