@@ -318,10 +318,17 @@ PLAN_BREAKS = _of(
     "solve/methods/frontier/scope_tree.py",
     (
         "",
-        "return float(np.finfo(np.float64).eps * _operations(flat, plan))",
-        "return 0.0 * _operations(flat, plan)",
+        "float(EPS * _operations(flat, plan))",
+        "0.0",
         "the rounding of a sweep counts as nothing",
         (f"{ROUNDING}::test_the_rounding_of_outside_bounds_is_counted",),
+    ),
+    (
+        "",
+        " + query_circuit.rounding_of(flat)",
+        "",
+        "the rounding of scopes beside the way counts as nothing",
+        (f"{ROUNDING}::test_the_rounding_of_scopes_beside_the_way_is_counted",),
     ),
     (
         "def _operations(",

@@ -7,6 +7,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
+import margmap as mm
 from enumeration import reduced_problems, root_values, states_of
 from margmap import marginal_map
 from margmap.circuit import BERNOULLI, PRODUCT, SUM, Parts, Variable, assemble
@@ -94,7 +95,7 @@ def test_the_rounding_of_outside_bounds_is_counted():
         for n in np.flatnonzero(flat.kind == SUM):  # so that steps far from the ends come to be all the same
             share[flat.start[n] : flat.start[n + 1]] /= share[flat.start[n] : flat.start[n + 1]].sum()
         outside, exact = outside_bounds(flat, plan, share)
-        counted = rounding_of(flat, plan)
+        counted = rounding_of(flat, plan) - rounding_of_pass(flat)
         for found, true in zip(outside.tolist(), exact, strict=True):
             if true:
                 short = (true - whole(found)) / true
@@ -103,6 +104,22 @@ def test_the_rounding_of_outside_bounds_is_counted():
         nodes, parts = np.diff(plan.node_at), np.diff(plan.part_at)
         one_scope = np.finfo(np.float64).eps * float((2 * nodes + parts + 4).max())
     assert most > one_scope
+
+
+def test_the_rounding_of_scopes_beside_the_way_is_counted():
+    """A product of many parts gathers the roundings of all of them, though each is only one step below the root."""
+    names = [mm.Variable(f"x{i}") for i in range(120)]
+    pairs = [
+        sum(0.125 * mm.bernoulli(a, 0.1 * i + 0.1) * mm.bernoulli(b, 0.9 - 0.1 * i) for i in range(8))
+        for a, b in zip(names[::2], names[1::2], strict=True)
+    ]
+    product = pairs[0]
+    for pair in pairs[1:]:
+        product = product * pair
+    reduced = reduce(mm.circuit_of(product, names), None)
+    flat, plan = make_plan(reduced.flat, len(names))
+    on_the_way = np.finfo(np.float64).eps * float((2 * np.diff(plan.node_at) + np.diff(plan.part_at) + 4).max() * 3)
+    assert rounding_of(flat, plan) > rounding_of_pass(flat) > on_the_way
 
 
 def test_the_frontier_adds_its_rounding_to_its_bound(monkeypatch):

@@ -12,6 +12,8 @@ from margmap.circuit import PRODUCT, IntArray, LongArray
 from margmap.circuit.scopes import intern_scopes, scope_tree
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
+from margmap.foundation.pairs import EPS
+from margmap.solve import query_circuit
 from margmap.solve.query_circuit import Flat
 
 # Nodes that are rewritten between two looks at the clock.
@@ -67,9 +69,10 @@ def rounding_of(flat: Flat, plan: Plan) -> float:
 
     Each operation errs by at most half an eps. An outside bound is a sum of products made on the way down, a score one
     more sum over the products of a scope: in each scope on the way no number takes part in more additions and
-    multiplications than there are nodes and parts.
+    multiplications than there are nodes and parts. The entries of vectors, and the largest of them, which stand for
+    the scopes beside the way, are values of the circuit: they bring the rounding of one pass up.
     """
-    return float(np.finfo(np.float64).eps * _operations(flat, plan))
+    return float(EPS * _operations(flat, plan)) + query_circuit.rounding_of(flat)
 
 
 def _nest(flat: Flat, scope: IntArray, parent: LongArray, check: Callable[[], None]) -> Flat:
