@@ -209,13 +209,13 @@ def count_rows(monkeypatch):
     """The numbers of the rows that are solved from now on."""
     import margmap.solve.batch
 
-    solved, answer = [], margmap.solve.batch._Job.answer
+    solved, read = [], margmap.solve.batch._Job._read
 
     def counted(job, number, data):
         solved.append(number)
-        return answer(job, number, data)
+        return read(job, number, data)
 
-    monkeypatch.setattr(margmap.solve.batch._Job, "answer", counted)
+    monkeypatch.setattr(margmap.solve.batch._Job, "_read", counted)
     return solved
 
 
@@ -270,6 +270,15 @@ def test_another_job_is_refused(change, name, monkeypatch, tmp_path):
     assert f"holds 3 answers of another job (different: {name})" in run.stderr
     assert Path("out.csv.part").read_bytes() == before
     batch()
+    check(table(), EVIDENCE)
+
+
+def test_another_number_of_threads_is_the_same_job(monkeypatch, tmp_path):
+    stop_after(3, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    solved = count_rows(monkeypatch)
+    batch("--threads", "2")
+    assert solved == [3, 4]
     check(table(), EVIDENCE)
 
 

@@ -160,7 +160,8 @@ def _identity(model: Circuit | Network, job: Job, layout: Layout, extras: Extras
         digest.update(repr(cells).encode())
         total += 1
     contents = {"model": hashlib.sha256(model_file(job.model).read_bytes()).hexdigest(), "rows": digest.hexdigest()}
-    return total, json.loads(json.dumps({"version": __version__, **job._asdict(), **contents}))
+    options = {name: value for name, value in job.options.items() if name != "threads"}  # answers are the same with any
+    return total, json.loads(json.dumps({"version": __version__, **job._asdict(), "options": options, **contents}))
 
 
 def _fill(
