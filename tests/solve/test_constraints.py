@@ -307,7 +307,7 @@ def test_what_does_not_take_constraints_says_so():
     circuit, rule = coin("ab"), mm.constraints.mutex([("a", 1), ("b", 1)])
     for method in ("iterative", "search"):
         with pytest.raises(
-            mm.QueryError, match=f"method '{method}' does not take constraints.*frontier, branch, brute"
+            mm.QueryError, match=f"method '{method}' does not take constraints.*frontier, branch, best-first, brute"
         ):
             mm.mpe(circuit, method=method, constraints=[rule])
     with pytest.raises(mm.QueryError, match="many cores"):

@@ -172,7 +172,8 @@ def test_no_query_is_mpe(method):
         query = [v.name for v in c.variables if v.cardinality and v.name not in evidence]
         r = marginal_map(c, evidence=evidence, method=method)
         same = mpe(c, evidence, method=method)
-        assert (r.state, r.log_prob, r.log_upper) == (same.state, same.log_prob, same.log_upper)
+        assert (r.state, r.log_prob) == (same.state, same.log_prob)
+        assert r.log_upper == pytest.approx(same.log_upper, abs=1e-9)  # what best-first closes first may differ
         asked = columns(c, query)
         assert list(r.state) == query
         assert r.status == "optimal"

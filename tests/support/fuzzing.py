@@ -28,7 +28,7 @@ from margmap.circuit.vtree import Vtree
 from margmap.cli.inputs import read_instance
 from margmap.errors import MargmapError, UnnormalisedWarning
 from margmap.inference.queries import log_marginal
-from margmap.io.evidence_rows import evidence_of, read_matrix
+from margmap.io.evidence_rows import observed_of, read_matrix
 from margmap.io.evidence_rows import read_rows as rows_of_evidence
 from margmap.io.formats import load, load_network, save
 from margmap.io.uai import read_evidence, read_query
@@ -81,7 +81,7 @@ _PSDD = _text(
 def _batch(path: Path) -> list[dict[int, int]]:
     """What every row of a file of evidence observes."""
     columns, rows, _ = rows_of_evidence(NETWORK, path)
-    return [NETWORK.observed(evidence_of(NETWORK, columns, cells)) for cells in rows]
+    return [observed_of(NETWORK, columns, cells) for cells in rows]
 
 
 def _mmz(name: str) -> tuple[bytes, ...]:
