@@ -476,7 +476,7 @@ class _NetworkMap:
         assert problem is not None
         limits.allow(bytes_of(plan, problem))
         self._say(f"eliminating, {amount(plan.entries)} table entries")
-        work = Elimination(problem, plan, self.question.columns)
+        work = limits.run(lambda _stop: Elimination(problem, plan, self.question.columns), wait=False)
         found = limits.run(lambda stop: work.maximum(_watch(stop)), wait=False)
         log_evidence = self._log_evidence()
         if np.isnan(log_evidence):  # at a limit the state is kept, without its share of the evidence
