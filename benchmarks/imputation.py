@@ -12,7 +12,6 @@ margmap learns latent trees with --latent states, half and a quarter of that, an
 more with less and with more smoothing; the likelihood of a tenth of the rows to learn from chooses. Of less than 1,000
 rows it learns small latent trees and mixtures of trees, and cross-validated likelihood chooses.
 With --full a mixed table is divided five times at random into rows to learn from and rows to fill in.
-With --full, tables of 100 columns and more have fewer rows, for all imputers: the iterative one takes long on them.
 Needs ../shared/data/debd, or the folder that MARGMAP_DATA names, and scikit-learn.
 """
 
@@ -30,7 +29,7 @@ from typing import Any
 import numpy as np
 
 import margmap as mm
-from margmap.learn import DATASETS, load_dataset, read_table
+from margmap.learn import load_dataset, read_table
 from margmap.learn.table import Table
 
 ROOT = Path(__file__).parent.parent
@@ -42,8 +41,8 @@ BINARY = (
 MIXED = ("wine", "cancer", "orders")
 PART = 0.2
 IMPUTERS = ("mode", "iterative", "neighbours", "margmap")
-# How many columns make a wide table; how many rows --full fills in and learns from, of others and of wide ones.
-WIDE, ROWS, WIDE_ROWS = 100, (3000, 10_000), (1500, 4000)
+# How many rows --full fills in and learns from, at most.
+ROWS = (3000, 10_000)
 # How often --full divides a mixed table into rows to learn from and rows to fill in; how many rows are few.
 MIXED_SPLITS, FEW = 5, 1000
 
@@ -165,8 +164,7 @@ def few_rows_model(train: Table, epochs: int) -> mm.Circuit:
 
 def compare(name: str, full: bool, latent: int, epochs: int, seed: int) -> dict[str, Any]:
     """How often each imputer has a whole row right, on one table; the seed chooses rows and holes."""
-    wide = name in DATASETS and DATASETS[name].variables >= WIDE
-    most, learned = (WIDE_ROWS if wide else ROWS) if full else (200, 2000)
+    most, learned = ROWS if full else (200, 2000)
     splits = MIXED_SPLITS if name in MIXED and full else 1
     right: dict[str, list[Any]] = {name: [] for name in IMPUTERS}
     cells: dict[str, list[Any]] = {name: [] for name in IMPUTERS}
@@ -261,9 +259,7 @@ def write(rows: list[dict[str, Any]]) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", help=f"tables; by default {', '.join((*BINARY, *MIXED))}")
-    parser.add_argument(
-        "--full", action="store_true", help="3,000 rows of each table, learned from 10,000; less of wide ones"
-    )
+    parser.add_argument("--full", action="store_true", help="3,000 rows of each table, learned from 10,000")
     parser.add_argument("--speed", action="store_true", help="measure rows a second instead")
     parser.add_argument("--write", action="store_true", help="write the tables into the page and run nothing")
     parser.add_argument("--latent", type=int, default=16)
