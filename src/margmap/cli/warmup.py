@@ -16,8 +16,8 @@ def warmup(
     json: Json = False,
 ) -> None:
     """Compile everything ahead, on all cores, so that no later question waits or is interpreted."""
-    from margmap.distribute.executors import usable_cores
     from margmap.foundation.background import folder
+    from margmap.foundation.cores import usable_cores
     from margmap.warmup import PATHS, ahead
 
     with bar("Compiling", len(PATHS)) as done:

@@ -15,8 +15,8 @@ from functools import partial
 import numpy as np
 
 from margmap.circuit import Circuit, LongArray
-from margmap.distribute.executors import usable_cores
 from margmap.errors import ImpossibleEvidenceError, LimitError, MissingExtraError
+from margmap.foundation.cores import usable_cores
 from margmap.foundation.interrupts import abandon
 from margmap.foundation.limits import Limits, Status, Stopped
 from margmap.foundation.pairs import EPS, lowered, raised

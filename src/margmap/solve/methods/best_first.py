@@ -167,12 +167,12 @@ class BestFirst:
             if view.flat.kind[-1] == PRODUCT and not part.tried:
                 slice_ = max(LEAST_SLICE, SLICE * seconds)
                 return self._depth_first(view, log_upper, limits.until(limits.clock() + slice_, silent=True))
-            smaller, relative = search.prune(view, floor_of(self.floor + self._slack, view.log_upper))
+            floor = floor_of(self.floor + self._slack, view.log_upper)
+            smaller, relative = search.prune(view, floor)
             log_upper = min(log_upper, raised(tightest(relative, asked), view.log_upper))
             if smaller.flat.num_edges > (1 - WORTHWHILE) * view.flat.num_edges:
                 left = undecided(smaller.supports, variables)
                 if left.any():
-                    floor = floor_of(self.floor + self._slack, view.log_upper)
                     if smaller is view and (variable := self._to_split(view, relative, part, left, floor)) >= 0:
                         flat, log_factor = split(view.flat, variable, view.supports, limits.run)
                         part = part._replace(split=(*part.split, variable))
