@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import margmap as mm
+from counts import cases
 from margmap.foundation.limits import Limits, Stopped
 from margmap.network.and_or import LayeredSearch, search_steps
 from margmap.network.anytime import Anytime, Incumbent
@@ -121,7 +122,7 @@ def elimination_order(model, rng):
 
 def test_scores_are_those_of_enumeration_with_any_variables_summed_out_first():
     rng = np.random.default_rng(0)
-    for _, asked, _, values, problem, model in instances(0, 300):
+    for _, asked, _, values, problem, model in instances(0, cases(100)):
         for limit in (0, 4, 1 << 20):
             reduced = sum_out_cheap(model, limit)
             if limit == 1 << 20:
@@ -135,7 +136,7 @@ def test_scores_are_those_of_enumeration_with_any_variables_summed_out_first():
 
 def test_local_search_keeps_the_score_of_what_it_returns_and_never_goes_down():
     best = 0
-    everything = instances(0, 200)
+    everything = instances(0, cases(80))
     for _, asked, _, values, problem, model in everything:
         scorer = Scorer(model)
         start = np.zeros(len(model.cardinality), dtype=np.int64)
@@ -169,7 +170,7 @@ def test_a_block_that_is_re_optimised_never_loses_and_a_block_of_all_is_the_opti
 def test_mini_buckets_bound_from_above_however_they_are_divided_and_tightened():
     rng = np.random.default_rng(1)
     tight = 0
-    everything = instances(1000, 150)
+    everything = instances(1000, cases(50))
     for _, asked, _, values, problem, model in everything:
         best = math.log(values.max())
         order = elimination_order(model, rng)
@@ -227,7 +228,7 @@ def assert_bounded_under_each_value(literals, values, asked, problem):
 def test_cost_shifting_bounds_from_above_and_changes_no_score():
     rng = np.random.default_rng(4)
     tighter = 0
-    everything = instances(7000, 200)
+    everything = instances(7000, cases(80))
     for _, asked, _, values, problem, model in everything:
         best = math.log(values.max())
         shift = CostShift(model)
@@ -249,7 +250,7 @@ def test_cost_shifting_bounds_from_above_and_changes_no_score():
 def test_conditioning_bounds_every_part_and_ends_with_the_optimum(monkeypatch):
     rng = np.random.default_rng(6)
     divided = 0
-    everything = instances(9000, 150)
+    everything = instances(9000, cases(60))
     for number, (_, asked, _, values, problem, model) in enumerate(everything):
         monkeypatch.setattr("margmap.network.conditioning.MOST_PARTS", int(rng.choice([1, 1 << 13])))
         best = math.log(values.max())
@@ -451,7 +452,7 @@ def test_generated_networks_against_enumeration_at_all_limits(monkeypatch):
     monkeypatch.setattr("margmap.network.anytime.FIRST_SECONDS", 0.01)
     if os.environ.get("MARGMAP_CONDITIONING"):  # the same by conditioning and nothing else
         only_conditioning(monkeypatch)
-    count, proven = int(os.environ.get("MARGMAP_NETWORKS", "60")), 0
+    count, proven = cases(60, "MARGMAP_NETWORKS"), 0
     for seed in range(100_000, 100_000 + count):
         rng = np.random.default_rng(seed)
         network, asked, observed = (random_model if rng.random() < 0.5 else random_bayes)(seed)
@@ -690,7 +691,7 @@ def test_a_model_without_query_variables_has_its_sum_as_bound():
 def test_layered_search_bounds_at_any_width_and_proves_at_full_width():
     rng = np.random.default_rng(3)
     beams = 0
-    for _, asked, _, values, problem, model in instances(5000, 150):
+    for _, asked, _, values, problem, model in instances(5000, cases(60)):
         best = math.log(values.max())
         buckets = MiniBuckets(model, partition(model, elimination_order(model, rng), int(rng.choice([1, 4, 16]))))
         buckets.tighten(10, 0.3, GO_ON)
@@ -703,4 +704,4 @@ def test_layered_search_bounds_at_any_width_and_proves_at_full_width():
                 if found.complete and found.state is not None and not model.hidden:
                     assert found.log_upper == pytest.approx(best, abs=1e-8)
                     assert value_at(values, asked, problem, found.state) == pytest.approx(best, abs=1e-8)
-    assert beams > 20
+    assert beams > cases(7)

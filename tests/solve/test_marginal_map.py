@@ -15,6 +15,7 @@ from hypothesis import given, settings
 
 import naive
 from circuits import SORTS, columns, fixed, instances, random_circuit, random_instance, running_example
+from counts import cases
 from margmap import (
     ImpossibleEvidenceError,
     LimitError,
@@ -100,7 +101,7 @@ def check_optimal(circuit, query, evidence, method):
 @every_method
 @pytest.mark.parametrize("sort", SORTS)
 def test_equals_enumeration(method, sort, tier):
-    for seed in range(40 if tier == "compile" else 2):
+    for seed in range(cases(14) if tier == "compile" else 2):
         rng = np.random.default_rng(seed)
         c = random_circuit(rng, **SORTS[sort])
         check_optimal(c, *random_instance(rng, c), method)
@@ -108,7 +109,7 @@ def test_equals_enumeration(method, sort, tier):
 
 @every_method
 def test_equals_enumeration_shrinking(method, tier):
-    @settings(max_examples=100 if tier == "compile" else 5)
+    @settings(max_examples=cases(40) if tier == "compile" else 5)
     @given(instances())
     def run(instance):
         check_optimal(*instance, method)
@@ -118,7 +119,7 @@ def test_equals_enumeration_shrinking(method, tier):
 
 @every_method
 def test_equals_enumeration_on_more_variables(method, tier):
-    for seed in range(12 if tier == "compile" else 1):
+    for seed in range(cases(5) if tier == "compile" else 1):
         rng = np.random.default_rng(seed)
         c = random_circuit(rng, variables=10, structured=bool(seed % 2), deterministic=seed % 3 == 0, most=150)
         check_optimal(c, *random_instance(rng, c), method)
