@@ -18,7 +18,7 @@ from margmap.solve.methods.frontier import solve as frontier
 from problems import SORTS, STRUCTURED, UNSTRUCTURED, check_bounds, check_optimal, hard, make, stop_at_every_moment
 
 #: Of each sort.
-EACH = cases(70, "MARGMAP_EACH")
+EACH = cases(50, "MARGMAP_EACH")
 
 
 @pytest.mark.parametrize("sort", SORTS)
@@ -255,7 +255,7 @@ def check_stopped(r, status):
 
 
 def test_a_gap_that_was_asked_for_ends_it_sooner():
-    c = hard(20, 10)
+    c = hard(16, 10)
     exact = mm.marginal_map(c, None, method="frontier")
     assert exact.status == "optimal"
     for gap in (0.5, 0.1):
