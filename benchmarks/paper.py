@@ -1,11 +1,14 @@
 """The paper's experiment: circuits, instances and the command that runs them.
 
     .venv/bin/python benchmarks/paper.py circuits   # learn the twenty circuits again, some minutes
+    .venv/bin/python benchmarks/paper.py check      # are they the circuits of the records? minutes
     .venv/bin/python benchmarks/paper.py instances  # draw the instances again (they are in the repository)
     .venv/bin/python benchmarks/paper.py run        # every method on every instance: hours; goes on where it stopped
     .venv/bin/python benchmarks/paper.py report     # the tables, figures and the page in docs/benchmarks/paper
 
-With ``--large`` the same for circuits as large as the paper's largest, in docs/benchmarks/paper/large.
+With ``--computing`` a run's limit and seconds are those of the processor, for a machine that has other work; its record
+says so. What has a record already is not run again. With ``--large`` all this is done for circuits as large as the
+paper's largest, in docs/benchmarks/paper/large.
 
 Needs ../shared/data/debd, or the folder that MARGMAP_DATA names. A circuit that is there is not learned again.
 """
@@ -34,6 +37,9 @@ ROOT = Path(__file__).resolve().parent.parent
 DATA = Path(os.environ.get("MARGMAP_DATA") or ROOT.parent / "shared" / "data" / "debd")
 PLACE = ROOT / "docs" / "benchmarks" / "paper"
 SEED = 1
+MEMORY = 4 << 30
+#: Nats by which the optima of a circuit that was learned again may differ from those of the records.
+SAME = 1e-8
 
 # The instance of Figure 2, EachMovie as in the paper: solved by all three iterative methods.
 EXAMPLE = ("tmovie", 10)
@@ -162,6 +168,45 @@ def learn_circuits(experiment: Experiment, names: list[str]) -> None:
         print(f"{name}: {circuit!r}, {time.perf_counter() - begun:.1f} s", flush=True)
 
 
+def check(experiment: Experiment, names: list[str]) -> None:
+    """Whether circuits that were learned again are those of the records: as many edges, and the same optima.
+
+    The last digits of parameters may differ from one machine to another, and with them the files and the keys by which
+    runs are known. Where edges and optima are the same, the records get the keys of the files that are there.
+    """
+    records = [json.loads(line) for line in experiment.records.read_text().splitlines()]
+    frontier = {(r["dataset"], r["instance"]): r for r in records if r["label"] == "frontier"}
+    keys: dict[tuple[str, int, str], str] = {}
+    worst, equal, compared = 0.0, 0, 0
+    for name in names:
+        circuit = mm.load_circuit(experiment.model(name))
+        for number, instance in enumerate(instances.read(experiment.instances(name)).instances):
+            if (record := frontier.get((name, number))) is None or record["status"] != "optimal":
+                continue
+            if record["edges"] != circuit.num_edges:
+                sys.exit(f"{name}: {circuit.num_edges} edges, and {record['edges']} in the records")
+            found = mm.marginal_map(circuit, instance.query, instance.evidence, "frontier").log_prob
+            worst, equal = max(worst, abs(found - record["log_prob"])), equal + (found == record["log_prob"])
+            compared += 1
+        if worst > SAME:
+            sys.exit(f"{name}: an optimum is {worst:.3g} nats from the one in the records")
+        methods = [runs.Method(r["label"], r["method"], r["options"]) for r in _one_of_each(records, name)]
+        for task in runs.tasks_of([experiment.instances(name)], methods, experiment.time_limit, MEMORY):
+            keys[task.dataset, task.instance, task.label] = task.key
+        print(f"{name}: {circuit.num_edges:,} edges, so far at most {worst:.2g} nats apart", flush=True)
+    new = 0
+    for record in records:
+        if (key := keys.get((record["dataset"], record["instance"], record["label"]))) not in (None, record["key"]):
+            record["key"], new = key, new + 1
+    write_lines(experiment.records, [json.dumps(record) for record in records])
+    print(f"{compared} optima within {worst:.2g} nats of the records, {equal} equal to the last bit; {new} new keys")
+
+
+def _one_of_each(records: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """A record of every method on a dataset."""
+    return list({record["label"]: record for record in records if record["dataset"] == name}.values())
+
+
 def draw_instances(experiment: Experiment, names: list[str]) -> None:
     (experiment.place / "instances").mkdir(parents=True, exist_ok=True)
     for name in names:
@@ -175,13 +220,15 @@ def draw_instances(experiment: Experiment, names: list[str]) -> None:
 
 def run_command(experiment: Experiment, files: list[str], output: str, jobs: int) -> list[str]:
     methods = [part for method in experiment.methods for part in ("--method", method)]
-    limits = ["--time-limit", f"{experiment.time_limit:g}", "--memory-limit", "4G", "--jobs", str(jobs), "--trace"]
-    return ["bench", "run", *files, "-o", output, *methods, *limits]
+    limits = ["--time-limit", f"{experiment.time_limit:g}", "--memory-limit", f"{MEMORY >> 30}G"]
+    return ["bench", "run", *files, "-o", output, *methods, *limits, "--jobs", str(jobs), "--trace"]
 
 
-def run(experiment: Experiment, names: list[str], jobs: int) -> None:
+def run(experiment: Experiment, names: list[str], labels: list[str] | None, jobs: int, computing: bool) -> None:
+    methods = tuple(method for method in experiment.methods if labels is None or method.split("=", 1)[0] in labels)
     files = [str(experiment.instances(name)) for name in names]
-    command = run_command(experiment, files, str(experiment.records), jobs)
+    command = run_command(experiment._replace(methods=methods), files, str(experiment.records), jobs)
+    command += ["--computing"] if computing else []
     subprocess.run([sys.executable, "-m", "margmap", *command], check=True)
 
 
@@ -226,19 +273,23 @@ def _compact(record: dict[str, Any]) -> dict[str, Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("circuits", "instances", "run", "report"))
+    parser.add_argument("step", choices=("circuits", "check", "instances", "run", "report"))
     parser.add_argument("--large", action="store_true", help="circuits of the size of the paper's largest")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these datasets only")
+    parser.add_argument("--methods", nargs="+", metavar="LABEL", help="run these methods only")
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--computing", action="store_true", help="seconds of the processor")
     options = parser.parse_args()
     names = options.only or list(DATASETS)
     experiment = LARGE if options.large else FIRST
     if options.step == "circuits":
         learn_circuits(experiment, names)
+    elif options.step == "check":
+        check(experiment, names)
     elif options.step == "instances":
         draw_instances(experiment, names)
     elif options.step == "run":
-        run(experiment, names, options.jobs)
+        run(experiment, names, options.methods, options.jobs, options.computing)
     else:
         report(experiment)
 

@@ -4,6 +4,7 @@ import json
 import math
 import re
 import statistics
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -94,6 +95,58 @@ def test_the_printed_rule_and_its_wrong_answers():
     assert f"called wrong answers optimal on {number} of {called} instances" in plain("README.md")
     assert f"on {number} of {called} instances" in plain("paper/paper.md")
     assert f"| printed rule | {called} | {number} | {max(wrong):.3g} |" in plain("docs/benchmarks/paper/ablation.md")
+
+
+@pytest.mark.parametrize("weight", ["1/2", "63/100"])
+def test_the_numbers_of_the_erratum(weight):
+    """Both examples again, in fractions, and every number that the page has of them."""
+    said, first, half = plain("docs/erratum.md"), Fraction(weight), Fraction(1, 2)
+    weights = (first, 1 - first)
+    x = ((Fraction(1, 10), Fraction(9, 10)), (Fraction(9, 10), Fraction(1, 10)))
+    y = ((half, half), (Fraction(9, 10), Fraction(1, 10)))
+    terms = {(a, b): [weights[i] * x[i][a] * y[i][b] for i in (0, 1)] for a in (0, 1) for b in (0, 1)}
+    values = {state: sum(parts) for state, parts in terms.items()}
+    below = [max(x[i]) * max(y[i]) for i in (0, 1)]
+    root = sum(weights[i] * below[i] for i in (0, 1))
+    # The edge from a distribution of the i-th product to its smaller value: printed, and with the other factor.
+    printed = {"N1": root + weights[0] * (x[0][0] - max(x[0])), "N2": root + weights[1] * (x[1][1] - max(x[1]))}
+    printed["S2"] = root + weights[1] * (y[1][1] - max(y[1]))
+    corrected = root + weights[0] * max(y[0]) * (x[0][0] - max(x[0]))
+    best, known = values[0, 0], values[1, 0]
+    assert best == max(values.values()) > known
+    assert printed["N1"] < best <= corrected
+    if first == half:
+        for (a, b), (one, two) in terms.items():
+            row = f"X={a}, Y={b} | .5 · {dot(x[0][a])} · {dot(y[0][b])} = {dot(one)} "
+            assert f"{row}| .5 · {dot(x[1][a])} · {dot(y[1][b])} = {dot(two)} | {dot(values[a, b])} |" in said
+        assert f"have .9 · .5 = {dot(below[0])} and .9 · .9 = {dot(below[1])}" in said
+        assert f"the root has {dot(half * below[0])} + {dot(half * below[1])} = {dot(root)}." in said
+        assert f"r = {dot(root)} + .5 · (.1 - .9) = {dot(printed['N1'])}, which is below {dot(best)}" in said
+        assert f"r = {dot(root)} + .25 · (.1 - .9) = {dot(corrected)}, here exactly the truth" in said
+        assert corrected == best
+        assert f"If X=1, Y=0 with {dot(known)} is the best state known" in said
+        assert f"X=0, Y=0 drops to {dot(terms[0, 0][1])}" in said
+    else:
+        for state, value in (("X=0, Y=0", (0, 0)), ("X=1, Y=0", (1, 0))):
+            one, two = terms[value]
+            assert f"{state} with {dot(one)} + {dot(two)} = {dot(values[value])}" in said
+        assert f"bound is {dot(first * below[0])} + {dot(weights[1] * below[1])} = {dot(root)}." in said
+        assert f"{dot(root)} - .63 · .8 = {dot(printed['N1'])} for N1" in said
+        assert f"{dot(root)} - .37 · .8 = {dot(printed['N2'])} for both N2" in said
+        assert printed["N2"] == printed["S2"]
+        assert max(printed.values()) < known
+        # What is left: the first term with X=1, the second with X=0 and Y=0.
+        left = [max(terms[1, 0][0], terms[1, 1][0]), terms[0, 0][1]]
+        assert f"max({dot(left[0])}, {dot(left[1])}) = {dot(max(left))}. It is below the value" in said
+        assert max(left) < known
+        assert f'"proven optimal". But {dot(best)} is better' in said
+
+
+def dot(number):
+    """As the page writes it: .43."""
+    text = f"{float(number):.6f}".rstrip("0")
+    assert Fraction(text) == number
+    return text.lstrip("0")
 
 
 def test_five_evaluations():

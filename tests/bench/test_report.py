@@ -264,6 +264,9 @@ def test_conditions_name_machines_versions_limits_and_methods(solved):
     assert [value for name, value in found if name == "margmap"] == ["0.1.0", "0.2"]
     assert [value for name, value in found if name == "time limit"] == ["60 s", "none"]
     assert ("method UB plain", "iterative with heuristic=UB, regroup=False, climb=False, fix=False") in found
+    assert "seconds" not in dict(found)
+    found = analysis.conditions(study(*solved, record("z", computing=True)))
+    assert dict(found)["seconds"] == f"of the processor in 1 of {len(solved) + 1} runs ({record('z')['label']} 1)"
 
 
 def test_a_report_from_a_file_that_was_cut_off(tmp_path, solved):

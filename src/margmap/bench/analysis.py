@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple, TypeVar
@@ -395,6 +396,9 @@ def conditions(study: Study) -> list[tuple[str, str]]:
     every("machine", lambda run: ", ".join(f"{key} {_host(key, value)}" for key, value in run.host.items()))
     every("margmap", lambda run: run.margmap)
     every("time limit", lambda run: "none" if run.time_limit is None else f"{run.time_limit:g} s")
+    if computing := Counter(run.label for run in study.runs if run.computing):
+        which = ", ".join(f"{label} {number}" for label, number in computing.items())
+        found.append(("seconds", f"of the processor in {computing.total()} of {len(study.runs)} runs ({which})"))
     every("memory limit", lambda run: "none" if run.memory_limit is None else amount(run.memory_limit))
     for label in study.labels:
         run = study.select(label)[0]

@@ -33,6 +33,7 @@ class Run(NamedTuple):
     log_upper: float | None
     gap: float | None
     seconds: float | None
+    computing: bool
     wall_seconds: float | None
     peak_bytes: int | None
     trace: list[dict[str, Any]]
@@ -151,5 +152,6 @@ def _run(data: Any, path: object, line: int) -> Run:
     for field in ("options", "host"):
         given = data.get(field) or {}
         found[field] = given if isinstance(given, Mapping) else {field: given}
+    found["computing"] = data.get("computing") is True
     found["proportions"] = tuple(number("proportions", part) or 0.0 for part in data["proportions"])
     return Run(**found | {"error": found["error"] or None, "trace": trace})
