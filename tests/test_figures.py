@@ -3,7 +3,10 @@
 import json
 import math
 import re
+import shutil
 import statistics
+import subprocess
+import sys
 from fractions import Fraction
 from pathlib import Path
 
@@ -166,6 +169,71 @@ def test_a_table_over_alarm():
     network = mm.load_network(SHARED / "bif" / "alarm.bif.gz")
     entries = math.prod(variable.cardinality for variable in network.variables[:24])
     assert f"{entries * 8 / 2**30:.0f} GiB for the first 24 variables of the alarm network" in plain("README.md")
+
+
+@pytest.mark.parametrize(
+    ("page", "script", "given"),
+    [
+        ("paper/ablation.md", "ablation.py", ["report"]),
+        ("paper/beyond.md", "beyond.py", ["report"]),
+        ("learning.md", "latent_trees.py", ["--write", "--results", "docs/benchmarks/hclt.jsonl"]),
+        ("imputation.md", "imputation.py", ["--write", "--results", "docs/benchmarks/imputation.jsonl"]),
+    ],
+)
+def test_pages_are_what_their_scripts_write(page, script, given, tmp_path):
+    """Made again from the records, in a copy, they are the same to the letter."""
+    if not (BENCHMARKS / page).exists():
+        pytest.skip("not run yet")
+    for folder in ("benchmarks", "docs/benchmarks"):
+        shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("circuits"))
+    before = (tmp_path / "docs" / "benchmarks" / page).read_text(encoding="utf-8")
+    command = [sys.executable, tmp_path / "benchmarks" / script, *given]
+    subprocess.run(command, cwd=tmp_path, check=True, stdout=subprocess.DEVNULL)
+    assert (tmp_path / "docs" / "benchmarks" / page).read_text(encoding="utf-8") == before
+
+
+def test_latent_trees_beside_strudel():
+    page = plain("docs/benchmarks/learning.md")
+    verdicts = dict(re.findall(r"\| (\w+)(?: \(earlier step\))? \| -[\d.]+ \| -[\d.]+ \| (yes|no) \|", page))
+    assert len(verdicts) == sum("dataset" in run for run in records("hclt.jsonl")) == 20
+    worse = [name for name, better in verdicts.items() if better == "no"]
+    assert f"better on nineteen of the twenty datasets, and worse on {worse[0]}" in page
+    assert len(worse) == 1
+
+
+def test_imputers():
+    page = plain("docs/benchmarks/imputation.md")
+    said = {row["imputed"]: row for row in records("imputation.jsonl") if "imputed" in row}
+    ahead, behind, count = [], [], []
+    for name, row in said.items():
+        others = [row[other] for other in ("mode", "iterative", "neighbours")]
+        mean, error = max(others, key=lambda other: other["whole_rows"])["behind"]
+        if abs(mean) > 2 * error:
+            (ahead if mean > 0 else behind).append(name)
+        elif mean > 0:
+            count.append(name)
+    (found,) = re.findall(r"ahead beyond noise on ([\w, ]+), and behind beyond noise on ([\w ]+)\.", page)
+    assert [sorted(names_in(text)) for text in found] == [sorted(ahead), sorted(behind)]
+    (found,) = re.findall(r"ahead by count on ([\w ]+), behind or level", page)
+    assert sorted(names_in(found)) == sorted(count)
+
+
+def names_in(text):
+    return [name for name in re.findall(r"\w+", text) if name != "and"]
+
+
+def test_every_row_of_the_networks_is_a_run():
+    """State and bound of each row of the page are those that a run ended with."""
+    runs = records("networks.jsonl")
+    ends = {(run["name"], figure(run["log_prob"]), figure(run["log_upper"])) for run in runs}
+    page = (BENCHMARKS / "bayesnet.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([A-Za-z]+_\d+) \| (-?[\d.]+|-) \| (-?[\d.]+) \|", page, re.MULTILINE)
+    assert len(rows) == len({run["name"] for run in runs})
+    assert [row for row in rows if row not in ends] == []
+
+
+def figure(number):
+    return "-" if number is None else f"{number:.6f}"
 
 
 def test_hard_networks():

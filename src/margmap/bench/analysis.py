@@ -87,7 +87,8 @@ class Agreement(NamedTuple):
 class Faster(NamedTuple):
     """How many times faster the reference is than the next best method on the instances that both were run on."""
 
-    next_best: str
+    #: The other method; the next best, where there is one for several.
+    label: str
     ratio: float
     #: Nothing, or "≥" (the next best left some unsolved), "≤" (the reference did), "≈" (both did).
     sign: str
@@ -142,8 +143,12 @@ class Study:
 
     def faster(self, dataset: str | None = None, proportions: tuple[float, ...] | None = None) -> Faster | None:
         """How the reference compares with the next best, the one with the least total time, unsolved at the limit."""
+        return min(self.compared(dataset, proportions), key=lambda one: one.ratio, default=None)
+
+    def compared(self, dataset: str | None = None, proportions: tuple[float, ...] | None = None) -> list[Faster]:
+        """How the reference compares with each other method on the instances that both were run on."""
         if self.reference is None:
-            return None
+            return []
         own = {run.key: run for run in self.select(self.reference, dataset, proportions)}
         found: list[Faster] = []
         for label in self.labels:
@@ -156,7 +161,7 @@ class Study:
             sign = {(False, False): "", (False, True): "≥", (True, False): "≤", (True, True): "≈"}
             ratio = theirs / ours if ours > 0 else math.inf
             found.append(Faster(label, ratio, sign[open_here, open_there], len(others)))
-        return min(found, key=lambda one: one.ratio, default=None)
+        return found
 
 
 def proportions_text(proportions: Iterable[float]) -> str:
@@ -468,7 +473,7 @@ def _means(columns: Sequence[Sequence[Run]]) -> list[Cell]:
 
 
 def _faster(found: Faster | None) -> list[Cell]:
-    return [Cell("–") if found is None else Cell(found.text, found.ratio, f"({found.next_best})")]
+    return [Cell("–") if found is None else Cell(found.text, found.ratio, f"({found.label})")]
 
 
 def _place(run: Run) -> Cell:

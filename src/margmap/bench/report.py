@@ -149,8 +149,12 @@ def _write(document: Document, folder: Path) -> list[Path]:
 
 def _summary(study: Study, found: Agreement, tolerance: float, methods: Mapping[str, str]) -> list[Item]:
     known = {label: methods.get(label) or _what_it_is(study.select(label)[0]) for label in study.labels}
+    times = {
+        one.label: f"{study.reference} is {one.text} times as fast on the {one.instances:,} that both were run on. "
+        for one in study.compared()
+    }
     counts = [
-        (label, f"{number:,} of {total:,} solved, with a proof. {known[label]}".strip())
+        (label, f"{number:,} of {total:,} solved, with a proof. {times.get(label, '')}{known[label]}".strip())
         for label, (number, total) in _solved(study).items()
     ]
     blocks: list[Item] = [_verdict(found, tolerance)]
@@ -162,7 +166,8 @@ def _summary(study: Study, found: Agreement, tolerance: float, methods: Mapping[
             Text(
                 f"{study.reference} is faster than every other method on {first} of {len(ratios)} datasets. It is "
                 f"{rounded(least)} to {rounded(most)} times as fast as the next best on each, {rounded(middle)} times "
-                "in the median, where an unsolved run counts as its time limit."
+                "in the median, where an unsolved run counts as its time limit. ≥ says that the other method left "
+                "some unsolved, so that the true number is larger."
             )
         )
     blocks.append(Facts(counts))
@@ -253,8 +258,11 @@ def _agreement(study: Study, found: Agreement, tolerance: float) -> list[Item]:
 
 
 def _conditions(study: Study, torn: int, commands: Sequence[str]) -> list[Item]:
+    said = "Seconds are wall-clock time of solving, on the machine below; each run had a process of its own."
+    if any(run.computing for run in study.runs):
+        said += " Where it says so below they are those of the processor, since the machine had other work."
     blocks: list[Item] = [
-        Text("Seconds are wall-clock time of solving, on the machine below; each run had a process of its own."),
+        Text(said),
         Facts(analysis.conditions(study)),
     ]
     if torn:
