@@ -192,6 +192,25 @@ def test_pages_are_what_their_scripts_write(page, script, given, tmp_path):
     assert (tmp_path / "docs" / "benchmarks" / page).read_text(encoding="utf-8") == before
 
 
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+QUOTED = re.compile(r"<!-- figures of (\S+) -->(.*?)<!-- end of figures -->", re.DOTALL)
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if "<!-- figures of" in p.read_text(encoding="utf-8")], ids=str)
+def test_figures_of_a_record_are_in_it(page):
+    """Every number between the marks is one that the benchmark printed, as `benchmarks/keep.py` kept it."""
+    text = page.read_text(encoding="utf-8")
+    parts = QUOTED.findall(text)
+    assert len(parts) == text.count("<!-- figures of") == text.count("<!-- end of figures -->")
+    for name, quoted in parts:
+        record = (BENCHMARKS / "records" / f"{name}.txt").read_text(encoding="utf-8")
+        printed = {number.replace(",", "") for number in NUMBER.findall(record)}
+        assert [number for number in NUMBER.findall(quoted) if number.replace(",", "") not in printed] == [], name
+
+
+NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?:e-?\d+)?(?!\w)")
+
+
 def test_latent_trees_beside_strudel():
     page = plain("docs/benchmarks/learning.md")
     verdicts = dict(re.findall(r"\| (\w+)(?: \(earlier step\))? \| -[\d.]+ \| -[\d.]+ \| (yes|no) \|", page))
