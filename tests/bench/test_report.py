@@ -203,6 +203,24 @@ def test_methods_are_explained_in_the_summary_and_a_picture_comes_next(tmp_path)
     assert rest.split("\n")[2].startswith("![How many of the 1 instances")
 
 
+def test_cut_to_a_shorter_limit_what_was_not_over_by_then_is_unsolved(tmp_path):
+    runs = [
+        record(instance=0, seconds=2.0),
+        record(instance=1, seconds=7.0),
+        record(instance=2, seconds=3.0, status="memory_limit", log_prob=None),
+        record(instance=3, seconds=None, status="killed", log_prob=None),
+        record(instance=4, seconds=5.2, status="time_limit", time_limit=5.0, log_prob=-4.0, log_upper=-2.0),
+        record(instance=5, seconds=60.1, status="time_limit", log_prob=-4.0, log_upper=-2.0),
+    ]
+    cut = [run.within(5.0) for run in runs_of(runs)]
+    assert [run.status for run in cut] == ["optimal", "time_limit", "memory_limit", *["time_limit"] * 3]
+    assert [run.counted for run in cut] == [2.0, 5.0, 5.0, 5.0, 5.0, 5.0]
+    assert [run.log_upper for run in cut] == [-3.0, None, -3.0, None, -2.0, None]
+    assert report(runs, tmp_path, within=5.0).solved == {"frontier": (1, 6)}
+    with pytest.raises(QueryError, match="does not tell what becomes of it within 7 s"):
+        report(runs, tmp_path, within=7.0)
+
+
 def test_the_example_is_of_eachmovie_unless_told(solved):
     found = study(*solved)
     example = analysis.example_of(found)

@@ -76,6 +76,7 @@ def report(
     commands: Sequence[str] = (),
     date: str | None = None,
     tolerance: float = analysis.TOLERANCE,
+    within: float | None = None,
 ) -> Report:
     """Write ``report.md``, ``index.html`` and the figures into a folder, which is made if it is not there.
 
@@ -83,9 +84,11 @@ def report(
     with the next best of the others; if it is ``frontier`` and there is no such run, nothing is. ``about`` is the first
     paragraph, ``methods`` says of a label what it is, in place of what margmap knows. ``labels`` gives the order of the
     methods, ``example`` and ``example_instance`` the dataset and the instance of Figure 2, ``commands`` command lines
-    to show.
+    to show. ``within`` cuts all runs to a time limit of so many seconds: what was not over by then counts as unsolved.
     """
     loaded = read_records(records) if isinstance(records, (str, os.PathLike)) else Records(runs_of(records), 0)
+    if within is not None:
+        loaded = loaded._replace(runs=[run.within(within) for run in loaded.runs])
     if not loaded.runs:
         raise QueryError("there are no runs to report")
     study = Study(loaded.runs, reference, labels)
