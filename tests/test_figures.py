@@ -7,6 +7,7 @@ import shutil
 import statistics
 import subprocess
 import sys
+from collections import Counter
 from fractions import Fraction
 from pathlib import Path
 
@@ -19,6 +20,8 @@ ROOT = Path(__file__).parent.parent
 BENCHMARKS = ROOT / "docs" / "benchmarks"
 SHARED = ROOT.parent / "shared" / "data"
 
+#: The methods of the paper's experiment, in the order of its tables.
+LABELS = ["frontier", "UB regroup", "UB", "Pruned", "MaxSPN"]
 #: An answer that is further below the best one, in nats, is wrong.
 WRONG = 1e-6
 
@@ -55,25 +58,39 @@ def test_the_paper_experiment():
 
 def test_how_far_the_paper_experiment_got():
     runs, said = records("paper/runs.jsonl"), plain("docs/benchmarks/paper/README.md")
-    counts = {label: solved(runs, label)[1] for label in ("frontier", "UB regroup", "UB", "Pruned", "MaxSPN")}
+    counts = {label: solved(runs, label)[1] for label in LABELS}
     assert f"frontier, UB regroup and UB ran on all {counts['frontier']} instances" in said
     assert counts["frontier"] == counts["UB regroup"] == counts["UB"] == 400
     for label in ("Pruned", "MaxSPN"):
         assert counts[label] == 400 or f"{label} on {counts[label]}" in said
+    short = records("paper/short/runs.jsonl")
+    left = {label: solved(short, label)[1] for label in ("Pruned", "MaxSPN")}
+    if sum(left.values()):
+        assert f"with 5 s each, Pruned on {left['Pruned']} and MaxSPN on {left['MaxSPN']} instances" in said
+        everywhere = all(counts[label] + left[label] == 400 for label in left)
+        assert ("within 5 s every method has all 400" in said) == everywhere
+    computed = Counter(run["label"] for run in runs if run.get("computing"))
+    assert f"Pruned on {computed['Pruned']} and MaxSPN on {computed['MaxSPN']} instances, and all" in said
     large = records("paper/large/runs.jsonl")
-    assert f"frontier ran on {solved(large, 'frontier')[1]} of them" in said
-    assert f"UB on {solved(large, 'UB')[1] or 'none'} so far" in said
+    proven, all_of_them, frontier = solved(large, "frontier")
+    slowest = max(run["seconds"] for run in frontier)
+    assert f"frontier ran on {all_of_them} of them and solved {proven}, the slowest in {slowest:.1f} s" in said
+    assert f"UB on {solved(large, 'UB')[1] or 'none'}" in said
+    assert f"The last {sum(run.get('computing', False) for run in large)} runs count seconds of the processor" in said
     edges = sorted({run["edges"] for run in runs})
     assert f"They have {edges[0]:,} to {edges[-1]:,} edges when read back" in said
 
 
-@pytest.mark.parametrize("folder", ["paper", "paper/large"])
+@pytest.mark.parametrize("folder", ["paper", "paper/short", "paper/large"])
 def test_reports_are_those_of_their_records(folder, tmp_path):
     """Every table of the page in the repository, from the records in the repository."""
     if not (BENCHMARKS / folder / "runs.jsonl").exists():
         pytest.skip("not run yet")
-    runs = records(f"{folder}/runs.jsonl")
-    found = report(runs, tmp_path, labels=list(dict.fromkeys(run["label"] for run in runs)))
+    runs, within = records(f"{folder}/runs.jsonl"), None
+    if folder == "paper/short":  # the others are those of a minute, cut
+        runs, within = [*runs, *records("paper/runs.jsonl")], 5.0
+        runs.sort(key=lambda run: LABELS.index(run["label"]))
+    found = report(runs, tmp_path, labels=list(dict.fromkeys(run["label"] for run in runs)), within=within)
     assert found.conflicts == []
     page = (BENCHMARKS / folder / "report.md").read_text(encoding="utf-8")
     assert tables(page) == tables(found.written[0].read_text(encoding="utf-8"))
@@ -162,6 +179,53 @@ def test_five_evaluations():
     assert f"| 48 instances, median and worst ratio | {middle:.1f} and {max(ratios):.1f} evaluations |" in page
     assert round(middle) == 5
     assert "about as long as five evaluations of the circuit" in plain("README.md")
+
+
+def test_the_summary_of_the_solvers():
+    """Its figures are in the output of the script below it on the page."""
+    page = (BENCHMARKS / "solvers.md").read_text(encoding="utf-8")
+    summary, rest = page.split("```text\n", 1)
+    printed = rest.split("```", 1)[0]
+
+    def seen(pattern):
+        return [float(number) for number in re.findall(pattern, printed, re.MULTILINE)]
+
+    (mnist,) = re.findall(r"^MNIST 100/0 +\d+ +\d+ +([\d.]+) +[\d.]+ +([\d.]+)", printed, re.MULTILINE)
+    latent = [ms / 1e3 for ms in seen(r"^latent [\d.]+ \d+/\d+ +\d+ +\d+ +([\d.]+)")]
+    crossing = {part: seen(rf"edges, {part}, seed \d: +([\d.]+) s") for part in ("all 40", "30/30/40", "50/20/30")}
+    whole, nodes = sorted(crossing["all 40"]), seen(r"all 40, seed \d: +[\d.]+ s, (\d+) search nodes")
+    slowest = max(seen(r"^nltcs \d +\d+ +\d+ +([\d.]+)"))
+    (as_it_is,) = seen(r"faster than iterative as it is, in total: ([\d.]+)")
+    memory = max(seen(r"memory of the process so far, in GB +([\d.]+)"))
+    (faster,) = seen(r"faster than iterative without fixing, in total +([\d.]+)")
+    for said in (
+        f"| the slowest nltcs call | {slowest:.2f} ms |",
+        f"| {float(mnist[0]):.0f} ms, {float(mnist[1]):.0f} evaluations |",
+        f"| {min(latent):.2f} to {max(latent):.2f} s |",
+        f"| {faster:,.0f} times faster in total |",
+        f"| {as_it_is:.0f} times faster in total |",
+        f"| at most {max(crossing['30/30/40'] + crossing['50/20/30']):.2f} s |",
+        f"| {whole[0]:.2f} to {whole[-1]:.1f} s, median {statistics.median(whole):.1f} s |",
+        f"| {memory:.2f} GB |",
+        f"{min(nodes):.0f} to {max(nodes):,.0f} nodes",
+    ):
+        assert said in re.sub(r"\s+", " ", summary), said
+
+
+def test_more_than_one_core():
+    """What the page on large circuits says of processes is in the tables of the benchmarks."""
+    page = (BENCHMARKS / "scale.md").read_text(encoding="utf-8")
+    local, dask = (re.findall(rf"^\| .*\| 2 {who} \| ([\d.]+) \|", page, re.MULTILINE) for who in WORKERS)
+    shares = [float(there) / float(here) for here, there in zip(local, dask, strict=True)]
+    assert f"are at {100 * min(shares):.0f} % of local processes" in plain("docs/scale.md")
+    ratios = re.findall(r"^\| [^|]+ \| [\d.]+ s \| [\d.]+ s \| ([\d.]+) \| [\d.]+ s \|", page, re.MULTILINE)
+    least, most = min(map(float, ratios)), max(map(float, ratios))
+    assert f"it was {math.floor(10 * least) / 10} to {math.floor(10 * most) / 10} times faster" in plain(
+        "docs/scale.md"
+    )
+
+
+WORKERS = ("processes", "Dask workers")
 
 
 @pytest.mark.skipif(not (SHARED / "bif").is_dir(), reason="needs ../shared/data")

@@ -99,6 +99,12 @@ class Faster(NamedTuple):
         """Such as "≥ 12.3"."""
         return f"{self.sign} {rounded(self.ratio)}".strip()
 
+    @property
+    def words(self) -> str:
+        """Such as "at least 12.3"."""
+        said = {"": "", "≥": "at least ", "≤": "at most ", "≈": "about "}
+        return f"{said[self.sign]}{rounded(self.ratio)}"
+
 
 def grouped(runs: Iterable[Run], key: Callable[[Run], K]) -> dict[K, list[Run]]:
     """The runs by a key, in their order."""

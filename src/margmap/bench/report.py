@@ -153,7 +153,7 @@ def _write(document: Document, folder: Path) -> list[Path]:
 def _summary(study: Study, found: Agreement, tolerance: float, methods: Mapping[str, str]) -> list[Item]:
     known = {label: methods.get(label) or _what_it_is(study.select(label)[0]) for label in study.labels}
     times = {
-        one.label: f"{study.reference} is {one.text} times as fast on the {one.instances:,} that both were run on. "
+        one.label: f"{study.reference} is {one.words} times as fast on the {one.instances:,} that both were run on. "
         for one in study.compared()
     }
     counts = [
@@ -169,8 +169,7 @@ def _summary(study: Study, found: Agreement, tolerance: float, methods: Mapping[
             Text(
                 f"{study.reference} is faster than every other method on {first} of {len(ratios)} datasets. It is "
                 f"{rounded(least)} to {rounded(most)} times as fast as the next best on each, {rounded(middle)} times "
-                "in the median, where an unsolved run counts as its time limit. ≥ says that the other method left "
-                "some unsolved, so that the true number is larger."
+                "in the median, where an unsolved run counts as its time limit."
             )
         )
     blocks.append(Facts(counts))
