@@ -66,9 +66,9 @@ def test_how_far_the_paper_experiment_got():
     short = records("paper/short/runs.jsonl")
     left = {label: solved(short, label)[1] for label in ("Pruned", "MaxSPN")}
     if sum(left.values()):
-        assert f"with 5 s each, Pruned on {left['Pruned']} and MaxSPN on {left['MaxSPN']} instances" in said
+        assert f"with 2 s each, Pruned on {left['Pruned']} and MaxSPN on {left['MaxSPN']} instances" in said
         everywhere = all(counts[label] + left[label] == 400 for label in left)
-        assert ("within 5 s every method has all 400" in said) == everywhere
+        assert ("within 2 s every method has all 400" in said) == everywhere
     computed = Counter(run["label"] for run in runs if run.get("computing"))
     assert f"Pruned on {computed['Pruned']} and MaxSPN on {computed['MaxSPN']} instances, and all" in said
     large = records("paper/large/runs.jsonl")
@@ -88,7 +88,7 @@ def test_reports_are_those_of_their_records(folder, tmp_path):
         pytest.skip("not run yet")
     runs, within = records(f"{folder}/runs.jsonl"), None
     if folder == "paper/short":  # the others are those of a minute, cut
-        runs, within = [*runs, *records("paper/runs.jsonl")], 5.0
+        runs, within = [*runs, *records("paper/runs.jsonl")], 2.0
         runs.sort(key=lambda run: LABELS.index(run["label"]))
     found = report(runs, tmp_path, labels=list(dict.fromkeys(run["label"] for run in runs)), within=within)
     assert found.conflicts == []
