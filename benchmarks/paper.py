@@ -153,8 +153,8 @@ SHORT = FIRST._replace(
     about=f"Marginal MAP asks for the most probable state of some variables, given others, with the rest summed out. "
     f"{PAPER} compare exact solvers on circuits learned from twenty datasets. This report compares five methods on the "
     "same 400 instances within 2 s each. The runs are those of the report with a minute each, where there are some, "
-    "cut to 2 s; the other instances were run with 2 s, some with 5 s that are cut, too. A run that was cut has no bounds "
-    "in the table of all runs.",
+    "cut to 2 s; the other instances were run with 2 s, some with 5 s that are cut, too. A run that was cut has no "
+    "bounds in the table of all runs.",
     cuts=FIRST.records,
 )
 LARGE = Experiment(
