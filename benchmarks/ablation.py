@@ -228,10 +228,7 @@ def edited(text: str, edit: Edit) -> str:
 
 
 def copy_of(variant: Variant) -> Path:
-    """The folder with the package that this variant runs: a copy of the sources, edited.
-
-    In every copy time limits count seconds of the processor, so that other work on the machine changes nothing.
-    """
+    """The folder with the package that this variant runs: a copy of the sources, edited."""
     source = ROOT / "src"
     name = hashlib.sha256(f"{ROOT} {variant.label}".encode()).hexdigest()[:12]
     folder = Path(tempfile.gettempdir()) / f"margmap-ablation-{name}"
@@ -240,21 +237,19 @@ def copy_of(variant: Variant) -> Path:
     for edit in variant.edits:
         path = folder / "margmap" / edit.file
         path.write_text(edited(path.read_text(encoding="utf-8"), edit), encoding="utf-8")
-    limits = folder / "margmap" / "foundation" / "limits.py"
-    text = limits.read_text(encoding="utf-8")
-    if "time.perf_counter()" not in text:
-        raise ValueError(f"{limits}: the clock of limits has moved")
-    limits.write_text(text.replace("time.perf_counter()", "time.process_time()"), encoding="utf-8")
     return folder
 
 
 def run(variant: Variant, files: Sequence[Path], records: Path, seconds: float = SECONDS, each: int = EACH) -> int:
-    """Do what has no record yet, on the first ``each`` instances of each dataset and proportion; how many runs."""
+    """Do what has no record yet, on the first ``each`` instances of each dataset and proportion; how many runs.
+
+    Seconds are those of the processor, so that other work on the machine changes nothing.
+    """
     method = runs.Method(variant.label, variant.method, variant.options)
-    tasks = [moved(t) for t in runs.tasks_of(files, [method], seconds, BYTES) if t.instance % OF_ONE < each]
+    tasks = runs.tasks_of(files, [method], seconds, BYTES, computing=True)
+    tasks = [moved(task) for task in tasks if task.instance % OF_ONE < each]
     # Runs are done by processes of their own, which import the package from here, and find models from here.
     before, os.environ["PYTHONPATH"] = os.environ.get("PYTHONPATH", ""), str(copy_of(variant))
-    runs.GRACE_SECONDS = 60 * seconds  # a run that gets little of the processor is not killed
     at = Path.cwd()
     os.chdir(records.parent)
     try:

@@ -20,7 +20,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-import ablation
 import margmap as mm
 from margmap.bench import instances, runs
 from margmap.circuit import BERNOULLI, Circuit, Parts, Variable, assemble
@@ -34,8 +33,6 @@ ROWS = 5000
 NAMES = ("nltcs", "plants", "baudio", "dna", "msweb")
 #: Seconds and bytes of a run, questions of each proportion.
 SECONDS, BYTES, EACH = 5.0, 4 << 30, 1
-#: A run imports a copy of the package in which limits count seconds of the processor.
-BY_THE_PROCESSOR = ablation.Variant("beyond", "as it is", "auto", {})
 #: Query, evidence, hidden; without hidden variables the question is MPE.
 MPE = ((0.7, 0.3, 0.0), (0.5, 0.5, 0.0))
 METHODS = ("auto", "frontier", "branch", "iterative")
@@ -170,9 +167,7 @@ def run(only: list[str] | None) -> None:
     """Do what has no record yet."""
     files = [HERE / "instances" / f"{kind}-{name}.json" for kind in KINDS for name in NAMES]
     methods = [runs.Method(name, name, {}) for name in METHODS if only is None or name in only]
-    tasks = [moved(task) for task in runs.tasks_of(files, methods, SECONDS, BYTES)]
-    os.environ["PYTHONPATH"] = str(ablation.copy_of(BY_THE_PROCESSOR))
-    runs.GRACE_SECONDS = 60 * SECONDS
+    tasks = [moved(task) for task in runs.tasks_of(files, methods, SECONDS, BYTES, computing=True)]
     os.chdir(HERE)
     with ThreadPoolExecutor(1) as executor:
         done = runs.run(tasks, HERE / "runs.jsonl", executor, 1)

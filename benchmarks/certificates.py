@@ -35,7 +35,7 @@ def main() -> None:
         f"{'instance':<14}{'query':>6}{'solve ms':>10}{'certify ms':>12}{'verify ms':>11}{'verify/solve':>14}"
         f"{'vectors':>9}{'numbers':>9}{'bytes':>9}{'gap':>10}"
     )
-    solved, certified, verified, sizes = [], [], [], []
+    solved, certified, verified, sizes, numbers, vectors, gaps = [], [], [], [], [], [], []
     for path in paths:
         data = json.loads(path.read_text())
         circuit = load_circuit(DATA / data["circuit"])
@@ -57,15 +57,21 @@ def main() -> None:
             solved.append(solve)
             certified.append(certify)
             verified.append(verify)
-            sizes.append(size / max(1, certificate.numbers))
+            sizes.append(size)
+            numbers.append(max(1, certificate.numbers))
+            vectors.append(certificate.vectors)
+            gaps.append(verdict.gap)
     print(f"{len(solved)} of {len(solved)} certificates accepted, all optimal")
     for what, seconds in (("solve", solved), ("certify", certified), ("verify", verified)):
         print(
             f"{what:<10}total {sum(seconds):7.2f} s, median {statistics.median(seconds) * 1e3:7.1f} ms, "
             f"largest {max(seconds) * 1e3:7.1f} ms"
         )
+    each = statistics.median(size / number for size, number in zip(sizes, numbers, strict=True))
+    print(f"verify over solve: {sum(verified) / sum(solved):.1f} in total; bytes a number: {each:.1f}")
     print(
-        f"verify over solve: {sum(verified) / sum(solved):.1f} in total; bytes a number: {statistics.median(sizes):.1f}"
+        f"{min(vectors)} to {max(vectors)} vectors, {min(sizes) / 1e3:.1f} to {max(sizes) / 1e3:.0f} kB, "
+        f"gaps of at most {max(gaps):.1e} nats"
     )
 
 

@@ -18,10 +18,8 @@ import argparse
 import json
 import math
 import sys
-import time
 from collections import defaultdict
 from pathlib import Path
-from types import SimpleNamespace
 
 import margmap as mm
 from margmap.foundation import limits
@@ -46,9 +44,10 @@ def run(folder: Path, name: str, method: str, seconds: float) -> dict:
     def tell(progress: mm.Progress) -> None:
         trace.append((progress.seconds, progress.log_lower, progress.log_upper))
 
-    begun = limits.time.perf_counter()
+    clock = limits.Limits().clock
+    begun = clock()
     result = mm.marginal_map(network, query, evidence, method, seconds, on_progress=tell)
-    wall = limits.time.perf_counter() - begun
+    wall = clock() - begun
     first_state = next((t for t, lower, _ in trace if lower > -math.inf), wall)
     first_bound = next((t for t, _, upper in trace if upper < math.inf), wall)
     record = {"name": name, "method": method, "limit": seconds, "wall": wall, **result.to_dict()}
@@ -169,7 +168,7 @@ def main() -> None:
     if not names:
         sys.exit(f"{arguments.folder}: no files NAME.uai.gz there")
     if arguments.computing:
-        limits.time = SimpleNamespace(perf_counter=time.process_time)
+        limits.count_computing()
     if arguments.without_toulbar2:
         anytime.available = lambda: False
     run(arguments.folder, names[0], "auto", WARM_SECONDS)

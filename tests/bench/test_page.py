@@ -200,7 +200,8 @@ def test_figures_have_text_alternatives(browser):
         assert named[0] == "img"
         assert len(named[1]) > 10
         assert len(named[2]) > 40
-    assert browser.run("return document.querySelectorAll('#figure-cactus details table tbody tr').length") >= 3
+    # A row for each power of ten up to the slowest run, which was really run: how many is a matter of the machine.
+    assert browser.run("return document.querySelectorAll('#figure-cactus details table tbody tr').length") >= 1
     assert browser.run("return document.querySelectorAll('#figure-bounds details table tbody tr').length") >= 2
     assert browser.run("return [...document.querySelectorAll('h1, h2, h3')].map(h => h.tagName)[0]") == "H1"
     assert browser.run("return document.querySelector('h1').textContent") == HOSTILE

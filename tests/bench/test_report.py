@@ -84,7 +84,7 @@ def test_the_next_best_is_compared_on_the_instances_that_both_ran():
         record(instance=0, label="y", seconds=4.0),
         record(instance=1, label="y", seconds=1000.0),
     ).faster("a")
-    assert (found.next_best, found.ratio, found.instances) == ("x", 5.0, 1)
+    assert (found.label, found.ratio, found.instances) == ("x", 5.0, 1)
 
 
 def test_groups_datasets_and_methods_are_in_order():
@@ -198,8 +198,27 @@ def test_methods_are_explained_in_the_summary_and_a_picture_comes_next(tmp_path)
     assert text.index("What this is.") < text.index("## Summary")
     assert "- frontier: 1 of 1 solved, with a proof. Method frontier: sweeps over the tree of scopes" in summary
     assert "(fix=False)." in summary
-    assert "- x: 1 of 1 solved, with a proof. A stranger." in summary
+    times = "frontier is 1.00 times as fast on the 1 that both were run on"
+    assert f"- x: 1 of 1 solved, with a proof. {times}. A stranger." in summary
     assert rest.split("\n")[2].startswith("![How many of the 1 instances")
+
+
+def test_cut_to_a_shorter_limit_what_was_not_over_by_then_is_unsolved(tmp_path):
+    runs = [
+        record(instance=0, seconds=2.0),
+        record(instance=1, seconds=7.0),
+        record(instance=2, seconds=3.0, status="memory_limit", log_prob=None),
+        record(instance=3, seconds=None, status="killed", log_prob=None),
+        record(instance=4, seconds=5.2, status="time_limit", time_limit=5.0, log_prob=-4.0, log_upper=-2.0),
+        record(instance=5, seconds=60.1, status="time_limit", log_prob=-4.0, log_upper=-2.0),
+    ]
+    cut = [run.within(5.0) for run in runs_of(runs)]
+    assert [run.status for run in cut] == ["optimal", "time_limit", "memory_limit", *["time_limit"] * 3]
+    assert [run.counted for run in cut] == [2.0, 5.0, 5.0, 5.0, 5.0, 5.0]
+    assert [run.log_upper for run in cut] == [-3.0, None, -3.0, None, -2.0, None]
+    assert report(runs, tmp_path, within=5.0).solved == {"frontier": (1, 6)}
+    with pytest.raises(QueryError, match="does not tell what becomes of it within 7 s"):
+        report(runs, tmp_path, within=7.0)
 
 
 def test_the_example_is_of_eachmovie_unless_told(solved):
@@ -264,6 +283,9 @@ def test_conditions_name_machines_versions_limits_and_methods(solved):
     assert [value for name, value in found if name == "margmap"] == ["0.1.0", "0.2"]
     assert [value for name, value in found if name == "time limit"] == ["60 s", "none"]
     assert ("method UB plain", "iterative with heuristic=UB, regroup=False, climb=False, fix=False") in found
+    assert "seconds" not in dict(found)
+    found = analysis.conditions(study(*solved, record("z", computing=True)))
+    assert dict(found)["seconds"] == f"of the processor in 1 of {len(solved) + 1} runs ({record('z')['label']} 1)"
 
 
 def test_a_report_from_a_file_that_was_cut_off(tmp_path, solved):

@@ -17,7 +17,7 @@ import margmap as mm
 from circuits import random_circuit
 from margmap.bench import instances, runs
 from margmap.cli import app
-from margmap.foundation.memory import resident
+from margmap.foundation.memory import computed, resident
 from margmap.io.journal import Journal
 
 FRONTIER = runs.Method("frontier", "frontier", {})
@@ -71,6 +71,27 @@ def test_every_run_has_a_record_equal_to_solving_it_here(files, tmp_path):
         assert record["trace"] is None or (record["label"] == "plain" and record["trace"][0]["iteration"] == 1)
     assert any(record["trace"] for record in records)
     assert {record["dataset"] for record in records} == {"one", "two"}
+
+
+def test_with_computing_seconds_are_those_of_the_processor(files, tmp_path):
+    output = tmp_path / "runs.jsonl"
+    tasks = runs.tasks_of(files, [FRONTIER], 20, computing=True)
+    assert [task.key for task in tasks] == [task.key for task in runs.tasks_of(files, [FRONTIER], 20)]
+    assert do(tasks, output) == 8
+    for record in lines(output):
+        assert record["computing"]
+        # Measured by two readings of one clock, the outer one of which begins first and ends last.
+        assert 0 < record["seconds"] <= record["cpu_seconds"]
+
+
+def test_what_another_process_computes_is_known():
+    if resident(os.getpid()) == 0:
+        pytest.skip("this system does not tell")
+    before = time.process_time()
+    while time.process_time() < before + 0.2:
+        pass
+    assert time.process_time() - 0.1 < computed(os.getpid()) < time.process_time() + 0.1
+    assert computed(2**30) == 0
 
 
 def test_started_again_only_what_is_missing_is_run(files, tmp_path):
@@ -142,7 +163,8 @@ def test_a_killed_process_is_recorded_and_the_others_go_on(files, tmp_path, vict
     assert all(status == "killed" and "SIGKILL" in error for status, error in bad)
 
 
-def test_a_run_that_does_not_stop_is_killed(files, tmp_path, monkeypatch):
+@pytest.mark.parametrize("computing", [False, True])
+def test_a_run_that_does_not_stop_is_killed(computing, files, tmp_path, monkeypatch):
     """A grace of less than nothing: every run is over its time before it begins."""
     monkeypatch.setattr(runs, "GRACE_SECONDS", -1e9)
     monkeypatch.setattr(runs, "GRACE_PART", -1e9)
@@ -150,8 +172,9 @@ def test_a_run_that_does_not_stop_is_killed(files, tmp_path, monkeypatch):
     hard = tmp_path / "hard.json.gz"
     circuit = random_circuit(np.random.default_rng(1), variables=6, structured=True)
     mm.save(circuit, hard)
-    record = runs.run_one(runs.tasks_of(files[:1], [FRONTIER], 5)[0]._asdict())
+    record = runs.run_one(runs.tasks_of(files[:1], [FRONTIER], 5, computing=computing)[0]._asdict())
     runs._end_all()
+    assert record["computing"] is computing
     assert record["status"] in ("killed", "optimal")
     if record["status"] == "killed":
         assert "time limit of 5 s" in record["error"]

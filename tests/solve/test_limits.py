@@ -53,6 +53,20 @@ def stop_at(monkeypatch, moment, status):
     monkeypatch.setattr(Limits, "check", check)
 
 
+def test_limits_may_count_what_is_computed_instead_of_what_passes(monkeypatch):
+    now = [100.0]
+    monkeypatch.setattr(limits_module, "_seconds", limits_module._seconds)  # as it was, afterwards
+    monkeypatch.setattr(limits_module.time, "process_time", lambda: now[0])
+    limits_module.count_computing()
+    limits = Limits(1.0)
+    now[0] = 100.9
+    limits.check()
+    assert limits.clock() - limits.begun == pytest.approx(0.9)
+    now[0] = 101.1
+    with pytest.raises(Stopped, match="time_limit"):
+        limits.check()
+
+
 @pytest.mark.parametrize("method", METHODS)
 def test_stopped_inside_of_any_kernel_the_bounds_hold(method, monkeypatch):
     stops = 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
 from typing import Any, NamedTuple, TypeVar
@@ -86,7 +87,8 @@ class Agreement(NamedTuple):
 class Faster(NamedTuple):
     """How many times faster the reference is than the next best method on the instances that both were run on."""
 
-    next_best: str
+    #: The other method; the next best, where there is one for several.
+    label: str
     ratio: float
     #: Nothing, or "≥" (the next best left some unsolved), "≤" (the reference did), "≈" (both did).
     sign: str
@@ -96,6 +98,12 @@ class Faster(NamedTuple):
     def text(self) -> str:
         """Such as "≥ 12.3"."""
         return f"{self.sign} {rounded(self.ratio)}".strip()
+
+    @property
+    def words(self) -> str:
+        """Such as "at least 12.3"."""
+        said = {"": "", "≥": "at least ", "≤": "at most ", "≈": "about "}
+        return f"{said[self.sign]}{rounded(self.ratio)}"
 
 
 def grouped(runs: Iterable[Run], key: Callable[[Run], K]) -> dict[K, list[Run]]:
@@ -141,8 +149,12 @@ class Study:
 
     def faster(self, dataset: str | None = None, proportions: tuple[float, ...] | None = None) -> Faster | None:
         """How the reference compares with the next best, the one with the least total time, unsolved at the limit."""
+        return min(self.compared(dataset, proportions), key=lambda one: one.ratio, default=None)
+
+    def compared(self, dataset: str | None = None, proportions: tuple[float, ...] | None = None) -> list[Faster]:
+        """How the reference compares with each other method on the instances that both were run on."""
         if self.reference is None:
-            return None
+            return []
         own = {run.key: run for run in self.select(self.reference, dataset, proportions)}
         found: list[Faster] = []
         for label in self.labels:
@@ -155,7 +167,7 @@ class Study:
             sign = {(False, False): "", (False, True): "≥", (True, False): "≤", (True, True): "≈"}
             ratio = theirs / ours if ours > 0 else math.inf
             found.append(Faster(label, ratio, sign[open_here, open_there], len(others)))
-        return min(found, key=lambda one: one.ratio, default=None)
+        return found
 
 
 def proportions_text(proportions: Iterable[float]) -> str:
@@ -395,6 +407,9 @@ def conditions(study: Study) -> list[tuple[str, str]]:
     every("machine", lambda run: ", ".join(f"{key} {_host(key, value)}" for key, value in run.host.items()))
     every("margmap", lambda run: run.margmap)
     every("time limit", lambda run: "none" if run.time_limit is None else f"{run.time_limit:g} s")
+    if computing := Counter(run.label for run in study.runs if run.computing):
+        which = ", ".join(f"{label} {number}" for label, number in computing.items())
+        found.append(("seconds", f"of the processor in {computing.total()} of {len(study.runs)} runs ({which})"))
     every("memory limit", lambda run: "none" if run.memory_limit is None else amount(run.memory_limit))
     for label in study.labels:
         run = study.select(label)[0]
@@ -464,7 +479,7 @@ def _means(columns: Sequence[Sequence[Run]]) -> list[Cell]:
 
 
 def _faster(found: Faster | None) -> list[Cell]:
-    return [Cell("–") if found is None else Cell(found.text, found.ratio, f"({found.next_best})")]
+    return [Cell("–") if found is None else Cell(found.text, found.ratio, f"({found.label})")]
 
 
 def _place(run: Run) -> Cell:

@@ -84,6 +84,7 @@ def answer_of(task: dict[str, Any], say: Callable[[Any], None]) -> dict[str, Any
 
 def _solve(task: dict[str, Any], ready: Callable[[], None]) -> dict[str, Any]:
     from margmap.bench.instances import read
+    from margmap.foundation.limits import count_computing
     from margmap.io.formats import load_circuit
     from margmap.solve.marginal_map import marginal_map
 
@@ -91,6 +92,8 @@ def _solve(task: dict[str, Any], ready: Callable[[], None]) -> dict[str, Any]:
     circuit = load_circuit(task["model"])
     load_seconds = time.perf_counter() - begun
     instance = read(task["instances"]).instances[task["instance"]]
+    if task["computing"]:
+        count_computing()
     ready()
     limits = {} if task["memory_limit"] is None else {"memory_limit": task["memory_limit"]}
     cpu = time.process_time()

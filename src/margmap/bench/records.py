@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePath
 from typing import Any, NamedTuple
 
-from margmap.errors import FormatError
+from margmap.errors import FormatError, QueryError
 from margmap.foundation.numerals import real_of
 
 
@@ -33,6 +33,7 @@ class Run(NamedTuple):
     log_upper: float | None
     gap: float | None
     seconds: float | None
+    computing: bool
     wall_seconds: float | None
     peak_bytes: int | None
     trace: list[dict[str, Any]]
@@ -69,6 +70,18 @@ class Run(NamedTuple):
             return self.seconds or 0.0
         lasted = max(self.seconds or 0.0, self.wall_seconds or 0.0)
         return lasted if self.time_limit is None else self.time_limit
+
+    def within(self, seconds: float) -> Run:
+        """The run as it would have been with a shorter limit: what was not over by then is unsolved, without bounds."""
+        if not self.solved and self.time_limit is not None and self.time_limit < seconds:
+            told = f"{self.label} on {self.place} had {self.time_limit:g} s"
+            raise QueryError(f"{told}, which does not tell what becomes of it within {seconds:g} s")
+        cut = self._replace(time_limit=seconds)
+        if self.seconds is not None and (self.seconds <= seconds or self.time_limit == seconds):
+            return cut
+        return cut._replace(
+            status="time_limit", seconds=seconds, log_prob=None, log_upper=None, gap=None, trace=[], error=None
+        )
 
 
 class Records(NamedTuple):
@@ -151,5 +164,6 @@ def _run(data: Any, path: object, line: int) -> Run:
     for field in ("options", "host"):
         given = data.get(field) or {}
         found[field] = given if isinstance(given, Mapping) else {field: given}
+    found["computing"] = data.get("computing") is True
     found["proportions"] = tuple(number("proportions", part) or 0.0 for part in data["proportions"])
     return Run(**found | {"error": found["error"] or None, "trace": trace})

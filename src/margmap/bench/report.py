@@ -76,6 +76,7 @@ def report(
     commands: Sequence[str] = (),
     date: str | None = None,
     tolerance: float = analysis.TOLERANCE,
+    within: float | None = None,
 ) -> Report:
     """Write ``report.md``, ``index.html`` and the figures into a folder, which is made if it is not there.
 
@@ -83,9 +84,11 @@ def report(
     with the next best of the others; if it is ``frontier`` and there is no such run, nothing is. ``about`` is the first
     paragraph, ``methods`` says of a label what it is, in place of what margmap knows. ``labels`` gives the order of the
     methods, ``example`` and ``example_instance`` the dataset and the instance of Figure 2, ``commands`` command lines
-    to show.
+    to show. ``within`` cuts all runs to a time limit of so many seconds: what was not over by then counts as unsolved.
     """
     loaded = read_records(records) if isinstance(records, (str, os.PathLike)) else Records(runs_of(records), 0)
+    if within is not None:
+        loaded = loaded._replace(runs=[run.within(within) for run in loaded.runs])
     if not loaded.runs:
         raise QueryError("there are no runs to report")
     study = Study(loaded.runs, reference, labels)
@@ -149,8 +152,12 @@ def _write(document: Document, folder: Path) -> list[Path]:
 
 def _summary(study: Study, found: Agreement, tolerance: float, methods: Mapping[str, str]) -> list[Item]:
     known = {label: methods.get(label) or _what_it_is(study.select(label)[0]) for label in study.labels}
+    times = {
+        one.label: f"{study.reference} is {one.words} times as fast on the {one.instances:,} that both were run on. "
+        for one in study.compared()
+    }
     counts = [
-        (label, f"{number:,} of {total:,} solved, with a proof. {known[label]}".strip())
+        (label, f"{number:,} of {total:,} solved, with a proof. {times.get(label, '')}{known[label]}".strip())
         for label, (number, total) in _solved(study).items()
     ]
     blocks: list[Item] = [_verdict(found, tolerance)]
@@ -253,8 +260,11 @@ def _agreement(study: Study, found: Agreement, tolerance: float) -> list[Item]:
 
 
 def _conditions(study: Study, torn: int, commands: Sequence[str]) -> list[Item]:
+    said = "Seconds are wall-clock time of solving, on the machine below; each run had a process of its own."
+    if any(run.computing for run in study.runs):
+        said += " Where it says so below they are those of the processor, since the machine had other work."
     blocks: list[Item] = [
-        Text("Seconds are wall-clock time of solving, on the machine below; each run had a process of its own."),
+        Text(said),
         Facts(analysis.conditions(study)),
     ]
     if torn:

@@ -28,7 +28,7 @@ from typing import IO, Any, NamedTuple
 from margmap.bench.instances import Proportions, read
 from margmap.errors import FormatError, QueryError
 from margmap.foundation import jit
-from margmap.foundation.memory import physical_memory, resident
+from margmap.foundation.memory import computed, physical_memory, resident
 from margmap.io.journal import Journal
 
 #: A process is killed this many seconds, or this part of the limit, after its time limit; its solver stops long before.
@@ -64,6 +64,8 @@ class Task(NamedTuple):
     time_limit: float | None
     memory_limit: int | None
     trace: bool
+    #: Whether seconds are those that the run computes, on a machine that has other work, and not those of the clock.
+    computing: bool = False
 
 
 class Finished(NamedTuple):
@@ -80,8 +82,12 @@ def tasks_of(
     time_limit: float | None = None,
     memory_limit: int | None = None,
     trace: bool = False,
+    computing: bool = False,
 ) -> list[Task]:
     """Every method on every instance of the files.
+
+    With ``computing`` seconds are those of the processor. A run has the same key either way: where the processor had
+    nothing else to do, they are the same seconds.
 
     Every circuit has its first instance solved by every method before any has its second: wherever it is stopped, what
     is there is a fair sample.
@@ -106,11 +112,12 @@ def tasks_of(
             earlier[instance.proportions] += 1
             for number, method in enumerate(methods):
                 asked = [list(instance.query), list(instance.evidence.items())]
-                how = [method.label, method.name, sorted(method.options.items()), time_limit, memory_limit]
-                key = hashlib.sha256(json.dumps([digest, *asked, *how]).encode()).hexdigest()[:32]
+                by = [method.label, method.name, sorted(method.options.items()), time_limit, memory_limit]
+                key = hashlib.sha256(json.dumps([digest, *asked, *by]).encode()).hexdigest()[:32]
                 where = (file.dataset, str(model.resolve()), str(Path(path).resolve()), index)
                 what = (list(instance.proportions), method.label, method.name, dict(method.options))
-                tasks.append((turn, number, Task._make((key, *where, *what, time_limit, memory_limit, trace))))
+                how = (time_limit, memory_limit, trace, computing)
+                tasks.append((turn, number, Task._make((key, *where, *what, *how))))
     return [task for _, _, task in sorted(tasks, key=lambda entry: entry[:2])]
 
 
@@ -215,6 +222,7 @@ class _Watch:
         self.pid: int | None = None
         self.reason: str | None = None
         self._seconds, self._bytes = task["time_limit"], task["memory_limit"]
+        self._computing = task["computing"]
         self._deadline = float("inf")
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._look, daemon=True)
@@ -223,17 +231,22 @@ class _Watch:
     def begin(self) -> None:
         """The model is read: from now on the time limit counts."""
         if self._seconds is not None:
-            self._deadline = time.perf_counter() + self._seconds + max(GRACE_SECONDS, GRACE_PART * self._seconds)
+            self._deadline = self._now() + self._seconds + max(GRACE_SECONDS, GRACE_PART * self._seconds)
 
     def end(self) -> None:
         self._over.set()
         self._thread.join()
 
+    def _now(self) -> float:
+        if not self._computing:
+            return time.perf_counter()
+        return 0.0 if self.pid is None else computed(self.pid)
+
     def _look(self) -> None:
         while not self._over.wait(WATCH_SECONDS):
             if self.pid is None:
                 continue
-            if time.perf_counter() > self._deadline:
+            if self._now() > self._deadline:
                 reason = f"did not stop at its time limit of {self._seconds:g} s and was killed"
             elif self._bytes is not None and resident(self.pid) > self._bytes + GRACE_BYTES:
                 reason = f"grew past its memory limit of {self._bytes} bytes and was killed"
@@ -254,11 +267,12 @@ _guard = threading.Lock()
 def child_environment() -> dict[str, str]:
     """The variables of a process that starts runs: one thread, and machine code, which its first task loads.
 
-    A run that began by interpreting would load or compile in the time that is measured.
+    A run that began by interpreting would load or compile in the time that is measured. ``MARGMAP_THREADS`` may ask for
+    more threads.
     """
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
     code = {"MARGMAP_TIER": "compile", "MARGMAP_BACKGROUND": "0"} if jit.available() else {}
-    return {**code, **os.environ, **threads}
+    return {"MARGMAP_THREADS": "1", **code, **os.environ, **threads}
 
 
 def _borrow() -> subprocess.Popen[str]:

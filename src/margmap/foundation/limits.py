@@ -42,6 +42,18 @@ QUICK_BYTES = 1 << 20
 
 T = TypeVar("T")
 
+# What limits count, and what results call seconds.
+_seconds: Callable[[], float] = time.perf_counter
+
+
+def count_computing() -> None:
+    """From now on limits count what this process computes, all its threads together, and not what passes meanwhile.
+
+    For measurements on a machine that has other work.
+    """
+    global _seconds
+    _seconds = time.process_time
+
 
 class Runner(Protocol):
     """Runs compiled work that looks, every so often, at the first of two numbers it is given and returns if it is set.
@@ -82,7 +94,7 @@ class Limits:
         self, time_limit: float | None = None, gap: float = TOLERANCE, memory_limit: int | None = None
     ) -> None:
         #: When this began, by its own clock.
-        self.begun = time.perf_counter()
+        self.begun = _seconds()
         self.deadline = np.inf if time_limit is None else self.begun + time_limit
         self.gap = max(gap, TOLERANCE)
         #: Bytes the tables of a solver may grow to.
@@ -99,7 +111,7 @@ class Limits:
 
     def clock(self) -> float:
         """Seconds, not counting compilation; only differences mean anything."""
-        return time.perf_counter() - self.compiling
+        return _seconds() - self.compiling
 
     def check(self) -> None:
         """Raise :class:`Stopped` if it is time to stop; solvers call it every few milliseconds of work."""
@@ -156,11 +168,11 @@ class Limits:
 
         def ended() -> None:
             assert self._compiling_since is not None
-            self.compiling += time.perf_counter() - self._compiling_since
+            self.compiling += _seconds() - self._compiling_since
             self._compiling_since = None
 
         def started() -> None:
-            self._compiling_since = time.perf_counter()
+            self._compiling_since = _seconds()
             if self.interrupted:  # nobody waits for one kernel after the other
                 raise Stopped("interrupted")
 

@@ -1,4 +1,4 @@
-"""How much memory a process has, and how much the machine has."""
+"""What a process has of the machine: memory, and time of the processor; and how much memory there is."""
 
 from __future__ import annotations
 
@@ -22,6 +22,16 @@ def resident(pid: int | None = None) -> int:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, IndexError):
         return peak_memory() or 0 if pid is None else 0
+
+
+def computed(pid: int) -> float:
+    """Seconds that a process and its threads have computed so far; 0 where the system does not tell."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()  # the name before may have any characters
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+    except (OSError, IndexError, ValueError):
+        return 0.0
 
 
 def peak_memory() -> int | None:

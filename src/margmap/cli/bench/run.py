@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 _FILES = "What `bench generate` wrote, or the like."
 _OUTPUT = "Where each finished run adds its line."
 _METHOD = "A method, such as 'plain=iterative:regroup=false,fix=false'; may be repeated. Without: auto."
+_COMPUTING = "Count seconds of the processor, not of the clock: for a machine that has other work."
 _MEMORY = "Bytes for each run, such as 2G (K, M or G)."
 
 
@@ -37,6 +38,7 @@ def run(
     jobs: Annotated[int, option("N", "Runs at the same time.", "--jobs", "-j", min=1)] = 1,
     dask: Dask = None,
     trace: Annotated[bool, flag("--trace", "Keep the bounds of every iteration, for Figure 2.")] = False,
+    computing: Annotated[bool, flag("--computing", _COMPUTING)] = False,
     json: Json = False,
 ) -> None:
     """Run every method on every instance, each in a process of its own. Started again, it goes on where it was."""
@@ -46,7 +48,7 @@ def run(
         from margmap.bench import runs
         from margmap.bench.child import warm_up
 
-        tasks = runs.tasks_of(files, methods, time_limit, memory, trace)
+        tasks = runs.tasks_of(files, methods, time_limit, memory, trace, computing)
         for one in methods:  # refuses wrong options, and compiles the kernels that all runs will use
             warm_up(cast(MethodName, one.name), dict(one.options))
     interrupted = False
