@@ -159,10 +159,8 @@ def solve_planned(
             for state in states:
                 incumbents.offer(state, climb=False)
             floor = max(floor, incumbents.floor)
-            merged = upper > log_floor
-            if len(values) >= k and priced is None:  # the others were dropped because these are at least as good
-                upper = max(upper, values[-1])
-            log_upper = min(log_upper, max(raised(upper, log_whole), floor + slack))
+            known = values if len(values) >= k and priced is None else values[:0]
+            merged, log_upper = after_sweep(upper, known, log_floor, log_whole, floor + slack, log_upper)
             best_state, log_best = incumbents.best
             limits.tell(f"sweep of width {width}", best_state, log_best, max(raised(log_upper, rounding), log_best))
             if not merged:
@@ -203,6 +201,21 @@ def solve_planned(
     details = {"rounds": rounds, "widest": widest, "search_nodes": search_nodes + (turns.nodes if turns else 0)}
     log_upper = max(log_upper, max(floor, incumbents.floor) + slack)
     return Outcome(best, raised(log_upper, rounding), status, details)
+
+
+def after_sweep(
+    upper: float, values: FloatArray, log_floor: float, log_whole: float, least: float, log_upper: float
+) -> tuple[bool, float]:
+    """Whether a sweep has left anything out that may be above its floor, and the bound on all states after it.
+
+    ``upper`` is the sweep's bound on what it has left out, and ``values`` are those of states for which it has dropped
+    others, since these are at least as good. Both are relative to ``log_whole``, the bound of the whole circuit; states
+    up to ``least`` are of no interest, and ``log_upper`` is the bound before.
+    """
+    merged = upper > log_floor
+    if values.size:
+        upper = max(upper, values[-1])
+    return merged, min(log_upper, max(raised(upper, log_whole), least))
 
 
 class _Turns:
