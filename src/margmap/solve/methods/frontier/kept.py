@@ -129,6 +129,7 @@ class KeptFrontier:
         fits, plan = plan_of(whole, nodes, self._scope, self._scopes, np.zeros(1, dtype=np.int64))
         if not fits:
             return None
+        plan = plan.with_blocks(rows)
         log_whole, slack = log_bound(self._value[root], self._exponent[root]), limits.gap / 4
         rounding = EPS * (float(operations_on_the_way(whole, plan)) + float(self._operations[root]))
         best, floor = start, log_whole + self._log_value(flat, rows, start)

@@ -37,6 +37,12 @@ class Plan(NamedTuple):
     out_at: LongArray
     out: IntArray
     column: IntArray
+    #: For each node the first row of its dense block, or -1; empty if nobody has looked for blocks, or there are few.
+    rows: IntArray = np.zeros(0, dtype=np.int32)
+
+    def with_blocks(self, rows: IntArray | None) -> Plan:
+        """The same with the dense blocks of the circuit, as :func:`~margmap.solve.query_circuit.rows_of` finds them."""
+        return self if rows is None else self._replace(rows=rows)
 
 
 def make_plan(
@@ -227,7 +233,8 @@ def plan_of(f: Flat, nodes: IntArray, scope: IntArray, n_scopes: int, stop: Long
     for n in nodes:
         if column[n] >= 0:
             out[out_at[scope[n]] + column[n]] = n
-    return fits, Plan(scope, place, node_at, node, part_at, part, factor, out_at, out, column)
+    no_rows = np.zeros(0, dtype=np.int32)
+    return fits, Plan(scope, place, node_at, node, part_at, part, factor, out_at, out, column, no_rows)
 
 
 @kernel

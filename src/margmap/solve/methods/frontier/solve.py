@@ -108,6 +108,7 @@ def solve_planned(
     parts = reduced.parts if flat is reduced.flat else None
     view = view_of(flat, 0.0, cardinality, limits.run, parts)
     bounds, slack = view.bounds, limits.gap / 4
+    plan = plan.with_blocks(bounds.rows)
     widest_allowed = _room(flat, plan, limits) if max_width is None else max_width
     rounding = rounding_of(flat, plan)
     if priced is None:
@@ -196,6 +197,7 @@ def solve_planned(
                     if flat is not view.flat:
                         view = view_of(flat, view.log_factor, cardinality, limits.run)
                     bounds, log_whole = view.bounds, view.log_upper
+                    plan = plan.with_blocks(bounds.rows)
                     rounding = max(rounding, rounding_of(flat, plan))
                 if turns.due:
                     log_upper = turns.take(view, log_upper)
