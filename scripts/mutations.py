@@ -318,14 +318,14 @@ PLAN_BREAKS = _of(
     "solve/methods/frontier/scope_tree.py",
     (
         "",
-        "float(EPS * _operations(flat, plan))",
+        "float(EPS * on_the_way)",
         "0.0",
         "the rounding of a sweep counts as nothing",
         (f"{ROUNDING}::test_the_rounding_of_outside_bounds_is_counted",),
     ),
     (
         "",
-        " + query_circuit.rounding_of(flat)",
+        " + float(EPS * of_a_pass)",
         "",
         "the rounding of scopes beside the way counts as nothing",
         (f"{ROUNDING}::test_the_rounding_of_scopes_beside_the_way_is_counted",),
@@ -759,7 +759,7 @@ BOUNDS_BREAKS = (
             (BOUNDS,),
         ),
         (
-            "def _deterministic(",
+            "def deterministic_range(",
             "for other in range(f.start[n], e):",
             "for other in range(e - 1, e):",
             "only neighbouring children are compared",
@@ -861,9 +861,9 @@ REGROUP_BREAKS = _of(
 INCUMBENT_BREAKS = _of(
     "solve/hill_climb.py",
     (
-        "def _climb(",
-        "    return log_of(value[n_nodes - 1], exponent[n_nodes - 1])",
-        "    return log_of(value[n_nodes - 1], exponent[n_nodes - 1]) + 0.01",
+        "def go_on(",
+        "    return log_of(c.value[f.kind.size - 1], c.exponent[f.kind.size - 1])",
+        "    return log_of(c.value[f.kind.size - 1], c.exponent[f.kind.size - 1]) + 0.01",
         "the value of a known state is 0.01 nats too large",
         (f"{NEAR}[frontier]", f"{NEAR}[branch]"),
     ),
@@ -1006,7 +1006,7 @@ PARALLEL_BREAKS = _of(
 FLAT_BREAKS = _of(
     "solve/query_circuit.py",
     (
-        "def _rebuild_until(",
+        "def rebuild_until(",
         "weight[seen_at[number[c]]] = added(weight[seen_at[number[c]]], w)",
         "weight[seen_at[number[c]]] = w",
         "of two edges to one child the first is lost",
@@ -1233,21 +1233,21 @@ NUMBER_BREAKS = [
     *_of(
         "solve/query_circuit.py",
         (
-            "def _operations(",
+            "def operations(",
             "count[n] = max(count[n], below) if f.kind[n] == SUM else count[n] + below",
             "count[n] = max(count[n], below)",
             "a product does not gather the roundings of all its children in the reduced circuit",
             (ONE_PASS,),
         ),
         (
-            "def _rebuild_until(",
+            "def rebuild_until(",
             "factor[n] = factor[n] * factor[c] * UP",
             "factor[n] = factor[n] * factor[c] * (1 - 4 * EPS)",
             "the factor of a product is rounded down",
             (REBUILT_UP,),
         ),
         (
-            "def _rebuild_until(",
+            "def rebuild_until(",
             "w = encoded(v * factor[c] * UP, power + exponent[c] - top)",
             "w = encoded(v * factor[c], power + exponent[c] - top)",
             "weights that take up a factor are not rounded up",
@@ -1300,7 +1300,7 @@ NUMBER_BREAKS = [
                 (BEYOND, ANSWERS_BEYOND),
             ),
             (
-                "def output_bounds(",
+                "def _bounds(",
                 "log_upper += 2 * EPS * abs(log_upper)",
                 "log_upper -= 2 * EPS * abs(log_upper)",
                 "the logarithm of the root's bound is rounded down",

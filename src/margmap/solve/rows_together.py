@@ -115,7 +115,7 @@ class RowsTogether:
         arrays = _copied(s, self._nodes, self._value, query, self._number, room)
         self._row, self._columns = row, list(columns)
         root = float(self._value[-1])
-        return of_root(self._circuit, columns, query, *rebuilt(Flat(*arrays), root), root, 0.0)
+        return of_root(self._circuit, columns, query.cardinality, *rebuilt(Flat(*arrays), root), root, 0.0)
 
     def answered(self, columns: Sequence[int], state: IntArray) -> None:
         """Nothing is remembered of an answer."""

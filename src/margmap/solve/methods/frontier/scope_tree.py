@@ -13,8 +13,7 @@ from margmap.circuit.scopes import intern_scopes, scope_tree
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import EPS
-from margmap.solve import query_circuit
-from margmap.solve.query_circuit import Flat
+from margmap.solve.query_circuit import Flat, operations
 
 # Nodes that are rewritten between two looks at the clock.
 NODES_AT_ONCE = 4096
@@ -72,7 +71,8 @@ def rounding_of(flat: Flat, plan: Plan) -> float:
     multiplications than there are nodes and parts. The entries of vectors, and the largest of them, which stand for
     the scopes beside the way, are values of the circuit: they bring the rounding of one pass up.
     """
-    return float(EPS * _operations(flat, plan)) + query_circuit.rounding_of(flat)
+    on_the_way, of_a_pass = _operations(flat, plan)
+    return float(EPS * on_the_way) + float(EPS * of_a_pass)
 
 
 def _nest(flat: Flat, scope: IntArray, parent: LongArray, check: Callable[[], None]) -> Flat:
@@ -228,8 +228,11 @@ def _plan(
 
 
 @kernel
-def _operations(f: Flat, plan: Plan) -> int:
-    """The largest sum, over the scopes on a way from the root's scope down, of what one number goes through in each."""
+def _operations(f: Flat, plan: Plan) -> tuple[int, float]:
+    """The largest sum, over the scopes on a way from the root's scope down, of what one number goes through in each.
+
+    And what one goes through in a pass up.
+    """
     n_scopes = plan.node_at.size - 1
     above = np.zeros(n_scopes, dtype=np.int64)
     worst = 0
@@ -246,4 +249,4 @@ def _operations(f: Flat, plan: Plan) -> int:
         worst = max(worst, here)
         for i in range(plan.part_at[s], plan.part_at[s + 1]):
             above[plan.part[i]] = here
-    return worst
+    return worst, operations(f)

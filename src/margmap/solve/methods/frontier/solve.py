@@ -105,7 +105,7 @@ def solve_planned(
     parts = reduced.parts if flat is reduced.flat else None
     view = view_of(flat, 0.0, cardinality, limits.run, parts)
     bounds, slack = view.bounds, limits.gap / 4
-    widest_allowed = _room(flat, plan, limits) if max_width is None else max_width
+    widest_allowed = FIRST_WIDTH if max_width is None else max_width
     rounding = rounding_of(flat, plan)
     if priced is None:
         incumbents = Incumbents(flat, bounds, cardinality, limits, k)
@@ -133,6 +133,8 @@ def solve_planned(
         limits.tell("first state", *incumbents.best, max(log_upper, incumbents.best[1]))
         while log_upper > (floor := max(floor, incumbents.floor)) + slack:
             limits.check()
+            if max_width is None and width > widest_allowed:
+                widest_allowed = _room(flat, plan, limits)
             if width > widest_allowed:
                 # Unless less memory was asked for, what is left of the time is the search's.
                 if turns is not None and max_width is None and not limits.holds_memory:
