@@ -338,14 +338,14 @@ PLAN_BREAKS = _of(
     "solve/methods/frontier/scope_tree.py",
     (
         "",
-        "float(EPS * operations_on_the_way(flat, plan))",
+        "float(EPS * on_the_way)",
         "0.0",
         "the rounding of a sweep counts as nothing",
         (f"{ROUNDING}::test_the_rounding_of_outside_bounds_is_counted",),
     ),
     (
         "",
-        " + query_circuit.rounding_of(flat)",
+        " + float(EPS * of_a_pass)",
         "",
         "the rounding of scopes beside the way counts as nothing",
         (f"{ROUNDING}::test_the_rounding_of_scopes_beside_the_way_is_counted",),
@@ -881,9 +881,9 @@ REGROUP_BREAKS = _of(
 INCUMBENT_BREAKS = _of(
     "solve/hill_climb.py",
     (
-        "def _climb(",
-        "    return log_of(value[n_nodes - 1], exponent[n_nodes - 1])",
-        "    return log_of(value[n_nodes - 1], exponent[n_nodes - 1]) + 0.01",
+        "def go_on(",
+        "    return log_of(c.value[f.kind.size - 1], c.exponent[f.kind.size - 1])",
+        "    return log_of(c.value[f.kind.size - 1], c.exponent[f.kind.size - 1]) + 0.01",
         "the value of a known state is 0.01 nats too large",
         (f"{NEAR}[frontier]", f"{NEAR}[branch]"),
     ),
@@ -1026,7 +1026,7 @@ PARALLEL_BREAKS = _of(
 FLAT_BREAKS = _of(
     "solve/query_circuit.py",
     (
-        "def _rebuild_until(",
+        "def rebuild_until(",
         "weight[seen_at[number[c]]] = added(weight[seen_at[number[c]]], w)",
         "weight[seen_at[number[c]]] = w",
         "of two edges to one child the first is lost",
@@ -1260,14 +1260,14 @@ NUMBER_BREAKS = [
             (ONE_PASS,),
         ),
         (
-            "def _rebuild_until(",
+            "def rebuild_until(",
             "factor[n] = factor[n] * factor[c] * UP",
             "factor[n] = factor[n] * factor[c] * (1 - 4 * EPS)",
             "the factor of a product is rounded down",
             (REBUILT_UP,),
         ),
         (
-            "def _rebuild_until(",
+            "def rebuild_until(",
             "w = encoded(v * factor[c] * UP, power + exponent[c] - top)",
             "w = encoded(v * factor[c], power + exponent[c] - top)",
             "weights that take up a factor are not rounded up",

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import numpy as np
 
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
+from margmap.circuit.arrays import Bits
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.matrices import lowest, times_vector
@@ -19,7 +20,15 @@ from margmap.foundation.pairs import EPS, STEP, TINY, UP, decoded, log_of, moved
 from margmap.inference.dense import gathered, last_row, no_powers
 from margmap.solve.parts import upwards
 from margmap.solve.query_circuit import SMALLEST, Flat, rows_of
-from margmap.solve.supports import Flags, Supports, find_deterministic, find_supports
+from margmap.solve.supports import (
+    Flags,
+    Supports,
+    find_deterministic,
+    find_supports,
+    mark_deterministic,
+    mark_supports,
+    words_of,
+)
 
 #: Relative bounds under this are not compared: what underflow can have taken from them counts for nothing above it.
 LOWEST_FLOOR = 2.0**-900
@@ -71,6 +80,12 @@ def view_of(
 ) -> View:
     """The bounds of a circuit, which may be the empty one, that of no state; ``parts`` are those of a large one."""
     rows = rows_of(flat)
+    if parts is None and flat.num_nodes > 0:  # what is done one after the other below, in one call
+        words, groups = words_of(cardinality)
+        room = (8 * groups * words + 25) * flat.num_nodes + 8 * flat.num_edges
+        work = partial(_view_of_all, flat, rows, words, groups)
+        found = run(work, groups * words * flat.num_nodes + flat.num_edges, room)
+        return View(flat, log_factor, Supports(found[0], words), _bounds(found[1], rows, None, *found[2:]))
     supports = find_supports(flat, cardinality, run, rows, parts)
     if flat.num_nodes == 0:
         nothing = np.zeros(0)
@@ -88,7 +103,20 @@ def output_bounds(
 ) -> Bounds:
     """Algorithm 1: the maximum at deterministic sums, the sum at the others, the product at products."""
     work = partial(_bounds_of_all, flat, rows, deterministic, parts)
-    value, exponent, share, faithful, least = run(work, flat.num_edges, 24 * flat.num_nodes + 8 * flat.num_edges)
+    found = run(work, flat.num_edges, 24 * flat.num_nodes + 8 * flat.num_edges)
+    return _bounds(deterministic, rows, parts, *found)
+
+
+def _bounds(
+    deterministic: Flags,
+    rows: IntArray | None,
+    parts: LongArray | None,
+    value: FloatArray,
+    exponent: FloatArray,
+    share: FloatArray,
+    faithful: bool,
+    least: float,
+) -> Bounds:
     log_upper = log_bound(value[-1], exponent[-1])
     return Bounds(deterministic, value, exponent, share, log_upper, faithful, float(least), rows, parts)
 
@@ -119,6 +147,29 @@ def _bounds_of_all(
     given = (flat, rows, take_max, value, exponent, way, share)
     found = upwards(parts, flat.num_nodes, lambda begin, end: bound_nodes(*given, begin, end, stop))
     return value, exponent, share, all(faithful for faithful, _ in found), min(least for _, least in found)
+
+
+@kernel
+def _view_of_all(
+    f: Flat, rows: IntArray | None, words: int, groups: int, stop: LongArray
+) -> tuple[Bits, Flags, FloatArray, FloatArray, FloatArray, bool, float]:
+    """Supports, which sums are deterministic, and the bounds of a circuit without parts."""
+    n_nodes = f.kind.size
+    can, deterministic = np.zeros((n_nodes, groups * words), dtype=np.uint64), np.zeros(n_nodes, dtype=np.bool_)
+    mark_supports(f, rows, words, can, 0, n_nodes, stop)
+    mark_deterministic(f, rows, can, words, deterministic, 0, n_nodes, stop)
+    return (can, deterministic, *bounds_of_whole(f, rows, deterministic, stop))
+
+
+@kernel
+def bounds_of_whole(
+    f: Flat, rows: IntArray | None, take_max: Flags, stop: LongArray
+) -> tuple[FloatArray, FloatArray, FloatArray, bool, float]:
+    """What :func:`_bounds_of_all` gives for a circuit without parts."""
+    value, exponent, way = np.ones(f.kind.size), np.zeros(f.kind.size), np.ones(f.kind.size)
+    share = np.ones(f.child.size)
+    faithful, least = bound_nodes(f, rows, take_max, value, exponent, way, share, 0, f.kind.size, stop)
+    return value, exponent, share, faithful, least
 
 
 @kernel

@@ -69,7 +69,7 @@ def rebuild(flat: Flat, keep: NDArray[np.bool_], run: Runner = to_the_end) -> tu
     child, its weight moving up; edges of one sum to the same child are added; equal nodes are shared. Whatever is
     computed is rounded up: under every state the new circuit times the factor is at least the old one.
     """
-    work = partial(_rebuild_until, flat, keep)
+    work = partial(rebuild_until, flat, keep)
     kind, start, child, weight, var, value, log_factor = run(work, flat.num_edges, rebuild_room(flat))
     return Flat(kind, start, child, weight, var, value), float(log_factor)
 
@@ -130,9 +130,15 @@ def rounding_of(flat: Flat) -> float:
 
     A product's value gathers the roundings of all its children, a sum's those of the worst child.
     """
-    count = np.zeros(flat.num_nodes)
-    count_operations(flat, count, 0)
-    return float(EPS * count[-1]) if flat.num_nodes else 0.0
+    return float(EPS * operations(flat)) if flat.num_nodes else 0.0
+
+
+@kernel
+def operations(f: Flat) -> float:
+    """The roundings that the root's value gathers in a pass up."""
+    count = np.zeros(f.kind.size)
+    count_operations(f, count, 0)
+    return float(count[-1])
 
 
 @kernel
@@ -277,11 +283,11 @@ def rebuild_kernel(
     f: Flat, keep: NDArray[np.bool_]
 ) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float]:
     """The same for kernels."""
-    return _rebuild_until(f, keep, np.zeros(1, dtype=np.int64))
+    return rebuild_until(f, keep, np.zeros(1, dtype=np.int64))
 
 
 @kernel
-def _rebuild_until(
+def rebuild_until(
     f: Flat, keep: NDArray[np.bool_], stop: LongArray
 ) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float]:
     """What :func:`rebuild` does, for other kernels to call: the arrays of the circuit and the log of the factor."""

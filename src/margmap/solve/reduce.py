@@ -28,7 +28,7 @@ from margmap.inference.scaled import Scaled, is_dense, require_within_reach, sca
 from margmap.inference.soft import conditioned_circuit
 from margmap.solve.forms import Forms, Query, Store, build
 from margmap.solve.query_circuit import Flat, log_factor_of, rebuild
-from margmap.solve.reduce_sparse import edge_by_edge
+from margmap.solve.reduce_sparse import Asked, Needed, edge_by_edge
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Reduced:
     start: IntArray | None = None
     #: The parts of a large circuit, see :mod:`margmap.solve.parts`.
     parts: LongArray | None = None
+    #: What scoring a state on the circuit as given can start from; None if nothing was kept for it.
+    needed: Needed | None = None
 
     @property
     def log_scale(self) -> float:
@@ -86,38 +88,44 @@ def reduce_codes(
         kept: Reduced | None = circuit.memory.reduce(columns, codes, reals)
         if kept is not None:
             return kept
+    if not is_dense(circuit):
+        return _by_edges(circuit, columns, codes, reals, run)
     query, pieces = query_of(circuit, columns), pieces_of(circuit)
-    if pieces is not None and is_dense(circuit):
+    if pieces is not None:
         found, parts = by_pieces(circuit, pieces, query, codes, reals, run)
-        return replace(of_root(circuit, columns, query, *found), parts=parts)
-    way = _by_blocks if is_dense(circuit) else _by_edges
-    return of_root(circuit, columns, query, *way(circuit, query, codes, reals, run))
+        return replace(of_root(circuit, columns, query.cardinality, *found), parts=parts)
+    return of_root(circuit, columns, query.cardinality, *_by_blocks(circuit, query, codes, reals, run))
 
 
 def of_root(
     circuit: Circuit,
     columns: Sequence[int],
-    query: Query,
+    cardinality: IntArray,
     flat: Flat,
     log_factor: float,
     value: float,
     exponent: float,
+    needed: Needed | None = None,
 ) -> Reduced:
     """A reduced circuit, given the factor taken out of it and the value of the root as a pair."""
-    s, names = scaled(circuit), tuple(circuit.variables[c].name for c in columns)
+    s, names = scaled(circuit), tuple([circuit.names[c] for c in columns])
     evidence = (value * s.total, exponent + s.total_exponent)
     # The root sums to 1, so that the factor taken out of it is 1 but for rounding.
-    return Reduced(flat, names, query.cardinality, evidence, s.rounding + abs(log_factor))
+    return Reduced(flat, names, cardinality, evidence, s.rounding + abs(log_factor), needed=needed)
 
 
-def _by_edges(
-    circuit: Circuit, query: Query, codes: IntArray, reals: FloatArray, run: Runner
-) -> tuple[Flat, float, float, float]:
-    """The reduced circuit, the log of the factor taken out of it and the root's value as a pair: edge by edge."""
-    room = 32 * circuit.num_edges + 48 * circuit.num_nodes
-    work = partial(edge_by_edge, scaled(circuit), codes, reals, query)
-    kind, start, child, weight, var, code, value, exponent = run(work, 4 * circuit.num_edges, room)
-    return *rebuilt(Flat(kind, start, child, weight, var, code), value, run), value, exponent
+def _by_edges(circuit: Circuit, columns: Sequence[int], codes: IntArray, reals: FloatArray, run: Runner) -> Reduced:
+    """The reduced circuit of one without dense blocks."""
+    scopes, (position, cardinality, first_leaf) = circuit.scopes, _asked(circuit, columns)
+    asked = Asked(position, cardinality, first_leaf, scopes.id, scopes.meeting(columns))
+    room = 32 * circuit.num_edges + 140 * circuit.num_nodes
+    work = partial(edge_by_edge, scaled(circuit), codes, reals, asked)
+    smallest, values, exponent = run(work, 4 * circuit.num_edges, room)
+    flat, log_factor, needed = Flat(*smallest[:6]), float(smallest[6]), Needed(*values)
+    value = float(needed.value[-1])
+    if value == 0:
+        raise impossible()
+    return of_root(circuit, columns, cardinality, flat, log_factor, value, float(exponent), needed)
 
 
 def rebuilt(whole: Flat, value: float, run: Runner = to_the_end) -> tuple[Flat, float]:
@@ -209,10 +217,16 @@ def by_pieces(
 
 def query_of(circuit: Circuit, columns: Sequence[int]) -> Query:
     """A query as kernels take it."""
-    cardinality = circuit.cardinality[list(columns)]
-    first_leaf = np.concatenate(([0], np.cumsum(cardinality))).astype(np.int64)
     asked = np.take(circuit.scopes.meeting(columns), circuit.scopes.id)  # quicker than an index
-    return Query(positions(circuit, columns), cardinality, first_leaf, asked)
+    return Query(*_asked(circuit, columns), asked)
+
+
+def _asked(circuit: Circuit, columns: Sequence[int]) -> tuple[IntArray, IntArray, LongArray]:
+    """The place in the query of each variable, the values of each query variable, and its first indicator."""
+    cardinality = circuit.cardinality[list(columns)]
+    first_leaf = np.zeros(len(columns) + 1, dtype=np.int64)
+    np.cumsum(cardinality, out=first_leaf[1:])
+    return positions(circuit, columns), cardinality, first_leaf
 
 
 def most_children(circuit: Circuit, query: Query) -> int:

@@ -116,7 +116,7 @@ class RowsTogether:
         arrays = _copied(s, self._nodes, self._value, query, self._number, room)
         self._row, self._columns = row, list(columns)
         root = float(self._value[-1])
-        return of_root(self._circuit, columns, query, *rebuilt(Flat(*arrays), root), root, 0.0)
+        return of_root(self._circuit, columns, query.cardinality, *rebuilt(Flat(*arrays), root), root, 0.0)
 
     def solve(self, columns: Sequence[int], codes: IntArray, reals: FloatArray, limits: Limits) -> None:
         """Nothing is solved here."""

@@ -13,8 +13,7 @@ from margmap.circuit.scopes import intern_scopes, scope_tree
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import EPS
-from margmap.solve import query_circuit
-from margmap.solve.query_circuit import Flat
+from margmap.solve.query_circuit import Flat, operations
 
 # Nodes that are rewritten between two looks at the clock.
 NODES_AT_ONCE = 4096
@@ -82,7 +81,8 @@ def rounding_of(flat: Flat, plan: Plan) -> float:
     multiplications than there are nodes and parts. The entries of vectors, and the largest of them, which stand for
     the scopes beside the way, are values of the circuit: they bring the rounding of one pass up.
     """
-    return float(EPS * operations_on_the_way(flat, plan)) + query_circuit.rounding_of(flat)
+    on_the_way, of_a_pass = _operations(flat, plan)
+    return float(EPS * on_the_way) + float(EPS * of_a_pass)
 
 
 def _nest(flat: Flat, scope: IntArray, parent: LongArray, check: Callable[[], None]) -> Flat:
@@ -257,3 +257,9 @@ def operations_on_the_way(f: Flat, plan: Plan) -> int:
         for i in range(plan.part_at[s], plan.part_at[s + 1]):
             above[plan.part[i]] = here
     return worst
+
+
+@kernel
+def _operations(f: Flat, plan: Plan) -> tuple[int, float]:
+    """What one number goes through on the way down, and in a pass up."""
+    return operations_on_the_way(f, plan), operations(f)

@@ -109,7 +109,7 @@ def solve_planned(
     view = view_of(flat, 0.0, cardinality, limits.run, parts)
     bounds, slack = view.bounds, limits.gap / 4
     plan = plan.with_blocks(bounds.rows)
-    widest_allowed = _room(flat, plan, limits) if max_width is None else max_width
+    widest_allowed = FIRST_WIDTH if max_width is None else max_width
     rounding = rounding_of(flat, plan)
     if priced is None:
         incumbents = Incumbents(flat, bounds, cardinality, limits, k)
@@ -132,6 +132,8 @@ def solve_planned(
             _first_states(reduced, view, incumbents, priced, log_upper)
         while log_upper > (floor := max(floor, incumbents.floor)) + slack:
             limits.check()
+            if max_width is None and width > widest_allowed:
+                widest_allowed = _room(flat, plan, limits)
             if width > widest_allowed:
                 # Unless less memory was asked for, what is left of the time is the search's.
                 if turns is not None and max_width is None and not limits.holds_memory:
