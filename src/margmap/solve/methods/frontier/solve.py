@@ -240,8 +240,9 @@ def _within(work: Callable[[LongArray], Swept], multiplications: int, limits: Li
 
 
 def few_exclude(view: View) -> bool:
-    """Whether most sums have children that do not exclude each other."""
-    return bool(2 * np.count_nonzero(view.bounds.deterministic) < np.count_nonzero(view.flat.kind == SUM))
+    """Whether most edges below sums lead to children that do not exclude each other."""
+    edges, deterministic = np.diff(view.flat.start), view.bounds.deterministic
+    return bool(2 * edges[deterministic].sum() < edges[view.flat.kind == SUM].sum())
 
 
 def after_sweep(
