@@ -35,10 +35,10 @@ from margmap.distribute.executors import (
     checked_executor,
     open_executor,
     submit,
-    usable_cores,
     workers_of,
 )
 from margmap.errors import LimitError, MargmapError, QueryError
+from margmap.foundation.cores import usable_cores
 from margmap.foundation.limits import Limits, interrupt_heard
 from margmap.foundation.threads import check_threads
 from margmap.inference.scaled import scaled

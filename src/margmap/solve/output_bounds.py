@@ -19,7 +19,7 @@ from margmap.foundation.matrices import lowest, times_vector
 from margmap.foundation.pairs import EPS, STEP, TINY, UP, decoded, log_of, moved, normal, plus, raised
 from margmap.inference.dense import gathered, last_row, no_powers
 from margmap.solve.parts import upwards
-from margmap.solve.query_circuit import SMALLEST, Flat, rows_of
+from margmap.solve.query_circuit import NO_ROWS, SMALLEST, Flat, rows_of
 from margmap.solve.supports import (
     Flags,
     Supports,
@@ -56,6 +56,11 @@ class Bounds(NamedTuple):
     #: The parts of a large circuit, see :mod:`margmap.solve.parts`.
     parts: LongArray | None = None
 
+    @property
+    def block_rows(self) -> IntArray:
+        """``rows`` for kernels that have one machine code for all circuits: empty instead of None."""
+        return NO_ROWS if self.rows is None else self.rows
+
 
 class View(NamedTuple):
     """A circuit with its bounds; ``log_factor`` is what has been taken out of it."""
@@ -79,7 +84,7 @@ def view_of(
     parts: LongArray | None = None,
 ) -> View:
     """The bounds of a circuit, which may be the empty one, that of no state; ``parts`` are those of a large one."""
-    rows = rows_of(flat)
+    rows = rows_of(flat, parts)
     if parts is None and flat.num_nodes > 0:  # what is done one after the other below, in one call
         words, groups = support_words(cardinality)
         room = (8 * groups * words + 25) * flat.num_nodes + 8 * flat.num_edges

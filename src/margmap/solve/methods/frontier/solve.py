@@ -106,7 +106,7 @@ def solve_planned(
     view = view_of(flat, 0.0, cardinality, limits.run, parts)
     bounds, slack = view.bounds, limits.gap / 4
     widest_allowed = FIRST_WIDTH if max_width is None else max_width
-    rounding = rounding_of(flat, plan)
+    rounding = rounding_of(flat, plan, bounds.rows)
     if priced is None:
         incumbents = Incumbents(flat, bounds, cardinality, limits, k)
         pending, log_whole = None, bounds.log_upper
@@ -145,7 +145,7 @@ def solve_planned(
                 raise Stopped("memory_limit")
             log_floor = floor + slack - log_whole
             pairs, variables = PAIRS + PAIRS_OF_ONE * width, cardinality.size
-            problem = (flat, bounds.share, bounds.least, plan, pending, variables)
+            problem = (flat, bounds.block_rows, bounds.share, bounds.least, plan, pending, variables)
             work = partial(sweep, *problem, log_floor, width, pairs, k)
             ended, values, states, upper, wide = work(np.array([0, quick(QUICK_WORK)]))
             if not ended:
@@ -192,7 +192,7 @@ def solve_planned(
                     if flat is not view.flat:
                         view = view_of(flat, view.log_factor, cardinality, limits.run)
                     bounds, log_whole = view.bounds, view.log_upper
-                    rounding = max(rounding, rounding_of(flat, plan))
+                    rounding = max(rounding, rounding_of(flat, plan, bounds.rows))
                 if turns.due:
                     log_upper = turns.take(view, log_upper)
                     if turns.proven:
