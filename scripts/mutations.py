@@ -338,14 +338,14 @@ PLAN_BREAKS = _of(
     "solve/methods/frontier/scope_tree.py",
     (
         "",
-        "float(EPS * operations_on_the_way(flat, plan))",
+        "float(EPS * on_the_way)",
         "0.0",
         "the rounding of a sweep counts as nothing",
         (f"{ROUNDING}::test_the_rounding_of_outside_bounds_is_counted",),
     ),
     (
         "",
-        " + query_circuit.rounding_of(flat)",
+        " + float(EPS * of_a_pass)",
         "",
         "the rounding of scopes beside the way counts as nothing",
         (f"{ROUNDING}::test_the_rounding_of_scopes_beside_the_way_is_counted",),
@@ -779,7 +779,7 @@ BOUNDS_BREAKS = (
             (BOUNDS,),
         ),
         (
-            "def mark_deterministic(",
+            "def deterministic_range(",
             "for other in range(f.start[n], e):",
             "for other in range(e - 1, e):",
             "only neighbouring children are compared",
@@ -789,7 +789,7 @@ BOUNDS_BREAKS = (
     + _of(
         "solve/output_bounds.py",
         (
-            "def bound_nodes(",
+            "def bounds_of_range(",
             "v = max(v, share[e]) if take_max[n] else v + share[e]",
             "v = max(v, share[e])",
             "a sum whose children do not exclude each other takes the maximum",
@@ -881,9 +881,9 @@ REGROUP_BREAKS = _of(
 INCUMBENT_BREAKS = _of(
     "solve/hill_climb.py",
     (
-        "def _climb(",
-        "    return log_of(value[n_nodes - 1], exponent[n_nodes - 1])",
-        "    return log_of(value[n_nodes - 1], exponent[n_nodes - 1]) + 0.01",
+        "def go_on(",
+        "    return log_of(c.value[f.kind.size - 1], c.exponent[f.kind.size - 1])",
+        "    return log_of(c.value[f.kind.size - 1], c.exponent[f.kind.size - 1]) + 0.01",
         "the value of a known state is 0.01 nats too large",
         (f"{NEAR}[frontier]", f"{NEAR}[branch]"),
     ),
@@ -924,10 +924,10 @@ TOGETHER_BREAKS = (
             (f"{ROWS_TOGETHER}::test_a_row_with_values_beyond_doubles_is_reduced_alone",),
         ),
         (
-            "def _is_last_row(",
-            "return bool(np.array_equal(given, self._codes[self._row]))",
-            "return True",
-            "a state is scored on another row's evidence",
+            "def reduce(",
+            "value = self._by_row[at].copy()",
+            "value = self._by_row[at]",
+            "scoring a state changes the values under the evidence of its row",
             (f"{ROWS_TOGETHER}::test_reduced_circuits_and_scores_are_those_of_a_row_alone",),
         ),
     ),
@@ -1026,7 +1026,7 @@ PARALLEL_BREAKS = _of(
 FLAT_BREAKS = _of(
     "solve/query_circuit.py",
     (
-        "def _rebuild_until(",
+        "def rebuild_until(",
         "weight[seen_at[number[c]]] = added(weight[seen_at[number[c]]], w)",
         "weight[seen_at[number[c]]] = w",
         "of two edges to one child the first is lost",
@@ -1260,14 +1260,14 @@ NUMBER_BREAKS = [
             (ONE_PASS,),
         ),
         (
-            "def _rebuild_until(",
+            "def rebuild_until(",
             "factor[n] = factor[n] * factor[c] * UP",
             "factor[n] = factor[n] * factor[c] * (1 - 4 * EPS)",
             "the factor of a product is rounded down",
             (REBUILT_UP,),
         ),
         (
-            "def _rebuild_until(",
+            "def rebuild_until(",
             "w = encoded(v * factor[c] * UP, power + exponent[c] - top)",
             "w = encoded(v * factor[c], power + exponent[c] - top)",
             "weights that take up a factor are not rounded up",
@@ -1292,28 +1292,28 @@ NUMBER_BREAKS = [
         _of(
             "solve/output_bounds.py",
             (
-                "def bound_nodes(",
+                "def bounds_of_range(",
                 "v, power = 1.0 + edges * EPS, 0.0",
                 "v, power = 1.0 - 16 * edges * EPS, 0.0",
                 "the bound of a product is rounded down",
                 (UP,),
             ),
             (
-                "def bound_nodes(",
+                "def bounds_of_range(",
                 "v *= 1.0 + (edges + 4) * EPS",
                 "v *= 1.0",
                 "the bound of a sum is not rounded up",
                 (UP,),
             ),
             (
-                "def bound_nodes(",
+                "def bounds_of_range(",
                 "share[e] = share[e] / v * UP",
                 "share[e] = share[e] / v",
                 "shares are not rounded up",
                 (UP,),
             ),
             (
-                "def bound_nodes(",
+                "def bounds_of_range(",
                 "                if share[e] < TINY:\n                    share[e] = TINY",
                 "                if share[e] < TINY:\n                    share[e] = 0.0",
                 "a share too small for a double is 0, and its branch impossible",

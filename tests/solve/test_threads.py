@@ -16,7 +16,7 @@ from margmap.inference.passes import forward_dense
 from margmap.inference.pieces import pass_up, pieces_of
 from margmap.inference.scaled import scaled
 from margmap.solve import reduce as reducing
-from margmap.solve.hill_climb import _climb, _climb_by_parts, change_apart, neighbourhoods
+from margmap.solve.hill_climb import change_apart, climb_from, go_on, go_on_by_parts, neighbourhoods
 from margmap.solve.output_bounds import view_of
 from margmap.solve.query_circuit import rebuild
 from margmap.solve.reduce import reduce_codes
@@ -178,17 +178,17 @@ def test_climbing_by_parts_is_climbing(small_pieces):
         assert (bounds.log_upper, bounds.least, bounds.faithful) == (whole.log_upper, whole.least, whole.faithful)
         if bounds.rows is None:
             continue
-        groups = neighbourhoods(reduced.flat, reduced.cardinality.size)
+        groups = np.full(reduced.cardinality.size, -1, dtype=np.int32)
         states = np.random.default_rng(0).integers(
             0, reduced.cardinality, (3, reduced.cardinality.size), dtype=np.int32
         )
-        for one in states:
-            other, values = one.copy(), np.empty((4, reduced.num_nodes))
-            first = _climb(reduced.flat, bounds.rows, one, 20, values[0], values[1], False)
-            given_parts = (reduced.flat, bounds.rows, reduced.parts, groups)
-            second = _climb_by_parts(*given_parts, other, 20, values[2], values[3], False)
-            assert np.array_equal(one, other)
-            assert first == second
+        for state in states:
+            one, other = (climb_from(state, reduced.num_nodes, groups) for _ in range(2))
+            for first in (True, False):
+                begun = go_on(reduced.flat, bounds.rows, one, 2, first)
+                assert begun == go_on_by_parts(reduced.flat, bounds.rows, reduced.parts, other, 2, first)
+                assert np.array_equal(one.state, other.state)
+                assert one.phase[1] == other.phase[1]
             climbed += 1
     assert climbed > 60
 

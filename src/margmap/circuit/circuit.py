@@ -120,6 +120,10 @@ class Circuit(Named):
         return _frozen("cardinality", [v.cardinality for v in self.variables], np.int32)
 
     @cached_property
+    def _discrete(self) -> frozenset[int]:
+        return frozenset(np.flatnonzero(self.cardinality).tolist())
+
+    @cached_property
     def mentioned(self) -> frozenset[int]:
         """The columns of the variables that some leaf mentions."""
         return frozenset(self.scopes.variables(self.root))
@@ -168,6 +172,9 @@ class Circuit(Named):
         """The same of what :meth:`observed` found."""
         codes = self.cardinality.copy()
         reals = np.full(len(self.variables), np.nan)
+        if self._discrete.issuperset(observed):
+            codes[list(observed)] = list(observed.values())
+            return codes, reals
         for column, value in observed.items():
             if self.variables[column].continuous:
                 reals[column] = value
@@ -192,6 +199,8 @@ class Circuit(Named):
                 )
             return columns
         columns = self.query_columns(query, observed)
+        if self._discrete.issuperset(columns) and self.mentioned.issuperset(columns):
+            return columns
         for column in columns:
             variable = self.variables[column]
             if variable.continuous:

@@ -190,6 +190,10 @@ class Variable:
         return indicator(self, value)
 
 
+# Types of names and of single values that are what they look like.
+_PLAIN, _SINGLE = frozenset((int, str)), frozenset((int, float))
+
+
 class Observed(dict[int, Any]):
     """What :meth:`Named.observed` found, as evidence for the same model: it is not looked at again."""
 
@@ -229,7 +233,7 @@ class Named:
 
     def index(self, name: Name | Variable) -> int:
         """The column of a variable. 3 and "3" are the same name; a model that has both is asked by the Variable."""
-        if type(name) in (int, str) and name in self._clear:
+        if type(name) in _PLAIN and name in self._clear:
             return self._clear[name]
         if isinstance(name, Variable):
             found = [self._by_name[name.name]] if name.name in self._by_name else []
@@ -260,7 +264,10 @@ class Named:
 
     def query_columns(self, query: Iterable[Name | Variable], observed: Container[int]) -> list[int]:
         """The columns of the query variables, each asked for once and none of them observed."""
-        columns = [self.index(name) for name in names_of(query)]
+        clear, index = self._clear, self.index
+        columns = [clear[n] if type(n) in _PLAIN and n in clear else index(n) for n in names_of(query)]
+        if len(set(columns)) == len(columns) and not any(column in observed for column in columns):
+            return columns
         seen: set[int] = set()
         for column in columns:
             if column in seen:
@@ -281,6 +288,9 @@ class Named:
         """
         if isinstance(evidence, Observed):
             return evidence
+        at_once = None if table else self._plainly_observed(evidence)
+        if at_once is not None:
+            return at_once
         found: dict[int, Any] = {}
         seen: set[int] = set()
         pairs, cells = pairs_of(evidence)
@@ -294,6 +304,20 @@ class Named:
             if value is not None:
                 found[column] = value
         return found
+
+    def _plainly_observed(self, evidence: Any) -> dict[int, Any] | None:
+        """The same where every name is clear and every value a number of a value; None where it has to be looked at."""
+        if type(evidence) is not dict:
+            return None
+        clear, sizes = self._clear, self.plain_numbers
+        found: dict[int, Any] = {}
+        for name, value in evidence.items():
+            if type(value) is not int or type(name) not in _PLAIN or (column := clear.get(name, -1)) < 0:
+                return None
+            if not 0 <= value < sizes[column]:
+                return None
+            found[column] = value
+        return found if len(found) == len(evidence) else None
 
     def labelled(self, observed: Mapping[int, Any]) -> dict[Any, Any]:
         """What :meth:`observed` found, as evidence that means the same in every model with these variables."""
@@ -315,7 +339,14 @@ def _cell(variable: Variable, cell: Any) -> Any:
 
 def single(observed: Mapping[int, Any]) -> dict[int, Any]:
     """Without the variables whose values are still open, because there are only weights for them."""
+    if all_single(observed):
+        return dict(observed)
     return {column: value for column, value in observed.items() if not isinstance(value, Weights)}
+
+
+def all_single(observed: Mapping[int, Any]) -> bool:
+    """Whether all evidence is single values: a number for each variable."""
+    return _SINGLE.issuperset(map(type, observed.values()))
 
 
 @lru_cache(maxsize=4096)

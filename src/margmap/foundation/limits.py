@@ -40,6 +40,9 @@ MEMORY_SECONDS = 0.005
 QUICK_EDGES = 1_000_000
 QUICK_BYTES = 1 << 20
 
+# The two numbers that work is given: whether to stop, and how much it may do.
+_NO_STOP = (0, 2**63 - 1)
+
 T = TypeVar("T")
 
 
@@ -55,7 +58,7 @@ class Runner(Protocol):
 
 def to_the_end(work: Callable[[LongArray], T], edges: int, room: int = 0) -> T:
     """Run compiled work here and now; nothing stops it."""
-    return work(np.array([0, np.iinfo(np.int64).max]))
+    return work(np.array(_NO_STOP))
 
 
 def quick(compiled_work: int) -> int:
@@ -200,7 +203,7 @@ class Limits:
         called meanwhile, every so often.
         """
         self.allow(room)
-        if edges < quick(QUICK_EDGES):
+        if edges < QUICK_EDGES // SLOWER or edges < quick(QUICK_EDGES):
             return to_the_end(work, edges)
         self.check()
         found = self._watched(work, wait, look)
@@ -212,7 +215,7 @@ class Limits:
 
     def _watched(self, work: Callable[[LongArray], T], wait: bool, look: Callable[[], None]) -> T | _Interpreted:
         """Run work in a thread and watch it; where its end is waited for, it may be found too much to interpret."""
-        stop = np.array([0, np.iinfo(np.int64).max])
+        stop = np.array(_NO_STOP)
         future: Future[T] = Future()
         keep = (copy_context().run, _keep_result, future, work, stop)  # how many threads may be used holds there too
         thread = threading.Thread(target=keep[0], args=keep[1:], daemon=True)

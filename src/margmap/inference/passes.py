@@ -57,7 +57,44 @@ def leaf_value(s: Scaled, n: int, codes: IntArray, reals: FloatArray) -> tuple[f
 @kernel
 def forward(s: Scaled, codes: IntArray, reals: FloatArray, value: FloatArray, exponent: FloatArray) -> None:
     """The relative value of every node under one row, as pairs; the exponent of a zero is 0."""
-    forward_nodes(s, None, None, codes, reals, value, exponent, None)
+    forward_from(s, forward_plain(s, codes, value), codes, reals, value, exponent)
+
+
+@kernel
+def forward_from(
+    s: Scaled, plain: int, codes: IntArray, reals: FloatArray, value: FloatArray, exponent: FloatArray
+) -> None:
+    """The same where the nodes before ``plain`` have their values, and need no power of two."""
+    exponent[:plain] = 0.0
+    if plain < s.kind.size:
+        forward_nodes(s, None, np.arange(plain, s.kind.size).astype(np.int32), codes, reals, value, exponent, None)
+
+
+@kernel
+def forward_plain(s: Scaled, codes: IntArray, value: FloatArray) -> int:
+    """The values of the nodes before the first that needs a power of two; how many those are.
+
+    Most rows of most circuits need none, and then half the numbers that a pass reads are zeros.
+    """
+    if not s.plain:
+        return 0
+    for n in range(s.kind.size):
+        if s.kind[n] == SUM:
+            v = 0.0
+            for e in range(s.start[n], s.start[n + 1]):
+                v += s.weight[e] * value[s.child[e]]
+        elif s.kind[n] == PRODUCT:
+            v = 1.0
+            for e in range(s.start[n], s.start[n + 1]):
+                v *= value[s.child[e]]
+                if v < TINY:  # the next factor could take it out of the range of doubles
+                    break
+        else:
+            v = s.table[s.table_start[n] + codes[s.var[n]]]
+        if 0 < v < TINY:
+            return n
+        value[n] = v
+    return int(s.kind.size)
 
 
 @kernel

@@ -52,6 +52,8 @@ class Scaled(NamedTuple):
     table_shift: FloatArray
     #: For each node the first row of its dense block, or -1, see :mod:`margmap.inference.dense`.
     rows: IntArray
+    #: Whether all leaves are discrete, and no weight or table entry needs a power of two.
+    plain: bool
     #: The total mass of the circuit, as a pair.
     total: float
     total_exponent: float
@@ -78,7 +80,7 @@ def _scaled(circuit: Circuit) -> Scaled:
     log_start, log_table = leaf_tables(circuit)
     # Memory that is nowhere written to is not taken, and most circuits have no such small weights.
     shift = np.zeros(circuit.num_edges)
-    start, table, table_shift, weight, total, total_exponent, operations, beyond = _scale(
+    start, table, table_shift, weight, plain, total, total_exponent, operations, beyond = _scale(
         circuit.kind,
         circuit.start,
         circuit.child,
@@ -97,7 +99,7 @@ def _scaled(circuit: Circuit) -> Scaled:
         )
     rows = block_rows(circuit.kind, circuit.start, circuit.child, weight, shift)
     arrays = (circuit.kind, circuit.start, circuit.child, weight, shift, circuit.var, start, table, table_shift, rows)
-    return Scaled(*arrays, float(total), float(total_exponent), 4 * EPS * float(operations))
+    return Scaled(*arrays, bool(plain), float(total), float(total_exponent), 4 * EPS * float(operations))
 
 
 def extra_rounding(s: Scaled, exponent: float) -> float:
@@ -137,8 +139,10 @@ def _scale(
     log_start: LongArray,
     log_table: FloatArray,
     shift: FloatArray,
-) -> tuple[LongArray, FloatArray, FloatArray, FloatArray, float, float, float, int]:
-    """Total masses, relative weights and leaf tables; a count of roundings; a node that is out of range, or -1.
+) -> tuple[LongArray, FloatArray, FloatArray, FloatArray, bool, float, float, float, int]:
+    """Relative leaf tables and weights, whether all are plain, the total mass, a count of roundings.
+
+    And a node that is out of range, or -1.
 
     ``shift``, all zero, gets the powers of two of the weights.
 
@@ -151,7 +155,7 @@ def _scale(
     operations = np.zeros(n)
     weight = np.zeros(child.size)
     table_start = np.zeros(n + 1, dtype=np.int64)
-    beyond = -1
+    beyond, plain = -1, True
     for i in range(n):
         size = 4 if kind[i] == GAUSSIAN else log_start[i + 1] - log_start[i] + 1 if kind[i] < GAUSSIAN else 0
         table_start[i + 1] = table_start[i] + size
@@ -159,6 +163,7 @@ def _scale(
     for i in range(n):
         t = table_start[i]
         if kind[i] == GAUSSIAN:
+            plain = False
             deviation = param[param_start[i] + 1]
             value, power = normal(deviation, 0.0)
             value, power = normal(0.3989422804014327 / value, -power)
@@ -216,12 +221,14 @@ def _scale(
                     weight[e], power = _settled(value, one_power + exponent[child[e]] - exponent[i])
                     if power != 0:
                         shift[e] = power
+                        plain = False
                     size = 8.0 + _lost(one_power, exponent[child[e]], exponent[i], power)
                     operations[i] = max(operations[i], operations[child[e]] + size)
             operations[i] += start[i + 1] - start[i]
         if abs(exponent[i]) > MOST_LOG:
             beyond = i
-    return table_start, table, table_shift, weight, mass[n - 1], exponent[n - 1], operations[n - 1], beyond
+    plain = plain and not table_shift.any()
+    return table_start, table, table_shift, weight, plain, mass[n - 1], exponent[n - 1], operations[n - 1], beyond
 
 
 @kernel

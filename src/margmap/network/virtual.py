@@ -15,6 +15,7 @@ import numpy as np
 
 from margmap.circuit import FloatArray, Name, Variable
 from margmap.circuit.observation import Between, Weights
+from margmap.circuit.variable import all_single
 from margmap.foundation.pairs import EPS, LN2
 from margmap.network.network import Network
 
@@ -42,7 +43,7 @@ class Conditioned(NamedTuple):
 
 def is_soft(observed: Mapping[int, Any]) -> bool:
     """Whether some evidence is not a single value."""
-    return any(isinstance(value, Weights | Between) for value in observed.values())
+    return not all_single(observed) and any(isinstance(value, Weights | Between) for value in observed.values())
 
 
 def scaled_weights(weights: Weights) -> tuple[FloatArray, int]:

@@ -88,7 +88,8 @@ def _answer(question: Question, reduced: Reduced, rules: Rules, rows: Rows, limi
         known = without_state(outcome.status, method, limits.clock() - limits.begun, log_upper)
         return replace(known, details=outcome.details)
     codes, reals = circuit.encoded(question.observed)
-    return report(question, codes, reals, outcome, reduced.evidence, reduced.rounding, method, limits)
+    of_evidence = (reduced.evidence, reduced.rounding, method, limits, reduced.needed)
+    return report(question, codes, reals, outcome, *of_evidence)
 
 
 def _solve(question: Question, reduced: Reduced, rows: Rows, limits: Limits) -> tuple[str, Outcome]:

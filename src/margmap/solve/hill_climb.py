@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 
@@ -26,6 +26,41 @@ EDGES_AT_ONCE = 5_000_000
 # Changes of one variable that are looked at where constraints may forbid the best of them.
 NEIGHBOURS = 256
 
+# What a climb does next: a pass up, a pass down, or nothing.
+_UP, _DOWN, _END = 0, 1, 2
+
+# What the last pass was of: the state as it is, its derivatives, the state with all changes that gain, with the best of
+# each group of neighbours, with the best of all; or the state as it was, where the changes gained nothing.
+_AS_IT_IS, _DERIVATIVES, _TOGETHER, _APART, _ALONE, _AS_IT_WAS = range(6)
+
+
+class Climb(NamedTuple):
+    """A climb under way, as kernels take it."""
+
+    #: The state, changed in place, and as it was before the changes that are being tried.
+    state: IntArray
+    before: IntArray
+    #: Of every node its value as a pair, and the derivative of the root by it.
+    value: FloatArray
+    exponent: FloatArray
+    slope: FloatArray
+    #: For each variable the value that gains most, or -1, and by which factor; and its neighbourhood, -1 if not known.
+    best_gain: FloatArray
+    best_value: IntArray
+    groups: IntArray
+    #: What the last pass was of, how many rounds are left, the best variable, how many variables gain.
+    phase: LongArray
+    #: The log value before the changes, and with the best of them alone.
+    log_values: FloatArray
+
+
+def climb_from(state: IntArray, nodes: int, groups: IntArray) -> Climb:
+    """A climb from a state in a circuit of so many nodes; ``groups`` are found when they are needed, if they are -1."""
+    value, exponent, slope = np.empty(nodes), np.empty(nodes), np.empty(nodes)
+    gains = np.zeros(state.size), np.zeros(state.size, dtype=np.int32)
+    numbers = np.zeros(4, dtype=np.int64), np.zeros(2)
+    return Climb(state.copy(), state.copy(), value, exponent, slope, *gains, groups, *numbers)
+
 
 class Incumbents:
     """The best states found so far, scored on the circuit the problem came with; only those that satisfy all rows."""
@@ -48,13 +83,9 @@ class Incumbents:
         self.limits = limits
         self._most = most
         self._rows = rows
+        self._groups = np.full(cardinality.size, -1, dtype=np.int32)
         #: Log values and states, best first, all different; replaced as a whole.
         self.ranked: tuple[tuple[float, IntArray], ...] = ()
-
-    @cached_property
-    def _groups(self) -> IntArray:
-        groups: IntArray = neighbourhoods(self._flat, self._cardinality.size)
-        return groups
 
     @property
     def best(self) -> tuple[IntArray, float]:
@@ -75,18 +106,17 @@ class Incumbents:
             self._offer_allowed(state, climb, self._rows)
             return self.best[1] > before
         flips = max(1, min(FLIPS_AT_ONCE, EDGES_AT_ONCE // max(1, self._flat.num_edges))) if climb else 0
-        state, top, begun = state.copy(), -np.inf, False
-        value, exponent = np.empty(self._flat.num_nodes), np.empty(self._flat.num_nodes)
+        begun, top = climb_from(state, self._flat.num_nodes, self._groups), -np.inf
         while True:
             if self._parts is None or self._rows_of_blocks is None:
-                higher = _climb(self._flat, self._rows_of_blocks, state, flips, value, exponent, begun)
+                higher = go_on(self._flat, self._rows_of_blocks, begun, flips, top == -np.inf)
             else:
-                given = (self._flat, self._rows_of_blocks, self._parts, self._groups)
-                higher = _climb_by_parts(*given, state, flips, value, exponent, begun)
-            self.keep(state, higher)
-            if not climb or higher <= top:
+                given = (self._flat, self._rows_of_blocks, self._parts)
+                higher = go_on_by_parts(*given, begun, flips, top == -np.inf)
+            self.keep(begun.state, higher)
+            if begun.phase[1] > 0 or not climb or higher <= top:  # rounds are left: nothing gains any more
                 return self.best[1] > before
-            top, begun = higher, True
+            top = higher
             self.limits.check()
 
     def offer_neighbours(self) -> None:
@@ -128,56 +158,94 @@ class Incumbents:
             self.ranked = tuple(ranked[: self._most])
 
 
-def _climb_by_parts(
-    flat: Flat,
-    rows: IntArray,
-    parts: LongArray,
-    groups: IntArray,
-    state: IntArray,
-    flips: int,
-    value: FloatArray,
-    exponent: FloatArray,
-    begun: bool,
-) -> float:
-    """What :func:`_climb` does, the passes of each round by several threads, ``groups`` being the neighbourhoods."""
-    nodes = flat.num_nodes
-    slope, before = np.zeros(nodes), state.copy()
+def go_on_by_parts(flat: Flat, rows: IntArray, parts: LongArray, c: Climb, flips: int, first: bool) -> float:
+    """What :func:`go_on` does, each pass by several threads."""
+    nodes, what = flat.num_nodes, _UP
+    c.phase[:2] = _AS_IT_IS, flips
+    if not first:
+        what = next_pass(flat, int(parts[0]), c)
+    while what != _END:
+        if what == _UP:
+            upwards(parts, nodes, lambda begin, end: evaluate_range(flat, rows, *c[:1], *c[2:4], begin, end))
+        else:
+            c.slope.fill(0.0)
+            c.slope[-1] = 1.0 / c.value[-1]
+            downwards(parts, nodes, lambda begin, end: _differentiate_range(flat, rows, *c[2:5], begin, end))
+        what = next_pass(flat, int(parts[0]), c)
+    return float(log_of(c.value[-1], c.exponent[-1]))
 
-    def evaluated() -> float:
-        upwards(parts, nodes, lambda begin, end: evaluate_range(flat, rows, state, value, exponent, begin, end))
-        return float(log_of(value[-1], exponent[-1]))
 
-    current = float(log_of(value[-1], exponent[-1])) if begun else evaluated()
-    for _ in range(flips):
-        if value[-1] == 0:
-            break
-        slope.fill(0.0)
-        slope[-1] = 1.0 / value[-1]
-        downwards(parts, nodes, lambda begin, end: _differentiate_range(flat, rows, value, exponent, slope, begin, end))
-        leaves = int(parts[0])
-        best_gain, best_value = np.zeros(state.size), np.zeros(state.size, dtype=np.int32)
-        best = _best_flips(flat, slope, leaves, best_gain, best_value)
-        if best_value[best] < 0:
-            break
-        before[:] = state
-        gaining = best_value >= 0
-        state[gaining] = best_value[gaining]
-        together = evaluated()
-        alone = current + float(np.log(best_gain[best]))
-        if gaining.sum() > 1 and together < alone:
-            state[:] = before
-            if 1 < change_apart(groups, best_gain, best_value, state) < gaining.sum():
-                together = evaluated()
-        if gaining.sum() > 1 and together < alone:
-            state[:] = before
-            state[best] = best_value[best]
-            together = evaluated()
-        if together < current:
-            state[:] = before
-            current = evaluated()
-            break
-        current = together
-    return current
+@kernel
+def go_on(f: Flat, rows: IntArray | None, c: Climb, flips: int, first: bool) -> float:
+    """Up to ``flips`` times change variables so that the value rises; the log value of the state, changed in place.
+
+    At the ``first`` call the values are those of no state yet. Rounds that are left over say that nothing gains.
+    """
+    c.phase[0], c.phase[1] = _AS_IT_IS, flips
+    what = _UP
+    if not first:
+        what = next_pass(f, f.kind.size, c)
+    while what != _END:
+        if what == _UP:
+            evaluate_blocks(f, rows, c.state, c.value, c.exponent)
+        else:
+            _differentiate(f, rows, c.value, c.exponent, c.slope)
+        what = next_pass(f, f.kind.size, c)
+    return log_of(c.value[f.kind.size - 1], c.exponent[f.kind.size - 1])
+
+
+@kernel
+def next_pass(f: Flat, leaves: int, c: Climb) -> int:
+    """What to do after the pass that was the last one; the indicators are among the first ``leaves`` nodes.
+
+    The circuit is linear in the indicators of each variable, so the root's derivative by an indicator is the value of
+    the state with that variable changed: one pass down gives all flips. All that gain are made at once if together they
+    gain more than the best alone. Where they do not, the reason are mostly neighbours, each of which gains as long as
+    the other stays; so the best one of each group of neighbours is tried before the best alone.
+    """
+    root = f.kind.size - 1
+    phase, best, gaining = c.phase[0], c.phase[2], c.phase[3]
+    if phase == _AS_IT_WAS:
+        return _END
+    if phase == _DERIVATIVES:
+        best = _best_flips(f, c.slope, leaves, c.best_gain, c.best_value)
+        if c.best_value[best] < 0:
+            c.phase[1] += 1  # this round changed nothing
+            return _END
+        c.before[:] = c.state
+        gaining = 0
+        for v in range(c.state.size):
+            if c.best_value[v] >= 0:
+                c.state[v] = c.best_value[v]
+                gaining += 1
+        c.log_values[1] = c.log_values[0] + np.log(c.best_gain[best])
+        c.phase[0], c.phase[2], c.phase[3] = _TOGETHER, best, gaining
+        return _UP
+    here = log_of(c.value[root], c.exponent[root])
+    if phase in (_TOGETHER, _APART) and gaining > 1 and here < c.log_values[1]:
+        c.state[:] = c.before
+        if phase == _TOGETHER and gaining > 2:
+            if c.groups[0] < 0:
+                c.groups[:] = neighbourhoods(f, c.state.size)
+            if 1 < change_apart(c.groups, c.best_gain, c.best_value, c.state) < gaining:
+                c.phase[0] = _APART
+                return _UP
+            c.state[:] = c.before
+        c.state[best] = c.best_value[best]
+        c.phase[0] = _ALONE
+        return _UP
+    if phase != _AS_IT_IS and here < c.log_values[0]:  # the derivatives were beyond doubles, and the gain was none
+        c.state[:] = c.before
+        c.phase[0] = _AS_IT_WAS
+        c.phase[1] += 1
+        return _UP
+    if c.phase[1] == 0:
+        return _END
+    if c.value[root] == 0:
+        return _END
+    c.phase[0], c.log_values[0] = _DERIVATIVES, here
+    c.phase[1] -= 1
+    return _DOWN
 
 
 @kernel
@@ -224,59 +292,6 @@ def _best_flips(f: Flat, slope: FloatArray, leaves: int, best_gain: FloatArray, 
             best_gain[f.var[n]] = slope[n]
             best_value[f.var[n]] = f.value[n]
     return int(np.argmax(best_gain))
-
-
-@kernel
-def _climb(
-    f: Flat, rows: IntArray | None, state: IntArray, flips: int, value: FloatArray, exponent: FloatArray, begun: bool
-) -> float:
-    """Up to ``flips`` times change variables so that the value rises; the log value of ``state``, changed in place.
-
-    ``value`` and ``exponent`` get the values of all nodes; if it has ``begun``, they have those of ``state`` already.
-
-    The circuit is linear in the indicators of each variable, so the root's derivative by an indicator is the value of
-    the state with that variable changed: one pass down gives all flips. All that gain are made at once if together they
-    gain more than the best alone. Where they do not, the reason are mostly neighbours, each of which gains as long as
-    the other stays; so the best one of each group of neighbours is tried before the best alone.
-    """
-    n_nodes = f.kind.size
-    slope = np.zeros(n_nodes)
-    best_gain, best_value = np.zeros(state.size), np.zeros(state.size, dtype=np.int32)
-    before = state.copy()
-    if not begun:
-        evaluate_blocks(f, rows, state, value, exponent)
-    for _ in range(flips):
-        if value[n_nodes - 1] == 0:
-            break
-        current = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
-        _differentiate(f, rows, value, exponent, slope)
-        best = _best_flips(f, slope, n_nodes, best_gain, best_value)
-        if best_value[best] < 0:
-            break
-        before[:] = state
-        gaining = 0
-        for v in range(state.size):
-            if best_value[v] >= 0:
-                state[v] = best_value[v]
-                gaining += 1
-        evaluate_blocks(f, rows, state, value, exponent)
-        together = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
-        alone = current + np.log(best_gain[best])
-        if gaining > 2 and together < alone:
-            state[:] = before
-            if 1 < change_apart(neighbourhoods(f, state.size), best_gain, best_value, state) < gaining:
-                evaluate_blocks(f, rows, state, value, exponent)
-                together = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
-        if gaining > 1 and together < alone:
-            state[:] = before
-            state[best] = best_value[best]
-            evaluate_blocks(f, rows, state, value, exponent)
-            together = log_of(value[n_nodes - 1], exponent[n_nodes - 1])
-        if together < current:  # the derivatives were beyond doubles, and the gain was none
-            state[:] = before
-            evaluate_blocks(f, rows, state, value, exponent)
-            break
-    return log_of(value[n_nodes - 1], exponent[n_nodes - 1])
 
 
 @kernel

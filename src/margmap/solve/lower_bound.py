@@ -6,7 +6,7 @@ import numpy as np
 
 from margmap.circuit import PRODUCT, FloatArray, IntArray, LongArray
 from margmap.foundation.jit import kernel
-from margmap.solve.output_bounds import output_bounds
+from margmap.solve.output_bounds import bounds_of_whole, output_bounds
 from margmap.solve.query_circuit import LEAF, Flat
 from margmap.solve.supports import Flags
 
@@ -22,10 +22,20 @@ def lower_bound_state(
 
     ``rows`` as :func:`~margmap.solve.query_circuit.rows_of` finds them, if they are known.
     """
-    take_max = _at_or_above(flat, rows, deterministic)
     state = np.zeros(variables, dtype=np.int32)
+    if parts is None:
+        _follow(flat, rows, deterministic, state)
+        return state
+    take_max = _at_or_above(flat, rows, deterministic)
     extract(flat, output_bounds(flat, take_max, rows=rows, parts=parts).share, state)
     return state
+
+
+@kernel
+def _follow(f: Flat, rows: IntArray | None, deterministic: Flags, state: IntArray) -> None:
+    """The same for a circuit without parts, in one call."""
+    take_max = _at_or_above(f, rows, deterministic)
+    extract(f, bounds_of_whole(f, rows, take_max, np.zeros(1, dtype=np.int64))[2], state)
 
 
 @kernel

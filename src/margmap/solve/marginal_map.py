@@ -105,16 +105,16 @@ def marginal_map(
         with limits.catching_interrupts(), limits.not_counting_compilation(), using_threads(threads):
             question = ask(model, query, evidence, method, k, options, shared, constraints, differ_by)
             teller.log_factor, teller.rounding = question.log_factor, 2 * question.rounding
-            result = _answer_or_nothing(question, limits)
+            result, how = _answer_or_nothing(question, limits)
         teller.end(result.state, result.log_prob, result.log_upper)
-    details = {**result.details, "bounds": tuple(teller.moments)}
+    details = {**result.details, **how, "bounds": tuple(teller.moments)}
     if teller.raised is not None:
         details["on_progress"] = f"raised {type(teller.raised).__name__}: {teller.raised}"
     return replace(result, details=details)
 
 
-def _answer_or_nothing(question: Question, limits: Limits) -> Result:
-    """The answer, or what is known where a limit was reached before there was a state."""
+def _answer_or_nothing(question: Question, limits: Limits) -> tuple[Result, dict[str, Any]]:
+    """The answer, or what is known where a limit was reached before there was a state; and a detail of how."""
     status: Status
     try:
         interpreted = interpreted_calls()
@@ -122,7 +122,7 @@ def _answer_or_nothing(question: Question, limits: Limits) -> Result:
         tier = tier_since(interpreted)
         if tier != "compiled":
             compile_behind()
-        return replace(result, details={**result.details, "tier": tier})
+        return result, {"tier": tier}
     except Stopped as stopped:  # before there was a state
         status = stopped.status
     except MemoryError:  # one table too large for the machine
@@ -130,7 +130,7 @@ def _answer_or_nothing(question: Question, limits: Limits) -> Result:
     # All that is known without a state is that the probabilities of a Bayesian network are at most 1.
     bayes = isinstance(question.model, Network) and question.model.kind == "bayes"
     log_upper = question.log_factor if bayes else np.inf
-    return without_state(status, question.method, limits.clock() - limits.begun, log_upper)
+    return without_state(status, question.method, limits.clock() - limits.begun, log_upper), {}
 
 
 def mpe(model: object, evidence: Mapping[Any, Observation] | None = None, **keywords: Any) -> Result:
@@ -163,10 +163,10 @@ def circuit_map(question: Question, limits: Limits) -> Result:
     codes, reals = circuit.encoded(question.observed)
     prepare(circuit, limits, question.k)
     method, outcome = question.method, Outcome([np.zeros(0, dtype=np.int32)], -np.inf, "optimal")
-    rounding, p_evidence = scaled(circuit).rounding, None
+    rounding, p_evidence, needed = scaled(circuit).rounding, None, None
     try:
         reduced, found = _kept(question, codes, reals, limits)
-        p_evidence, rounding = reduced.evidence, reduced.rounding
+        p_evidence, rounding, needed = reduced.evidence, reduced.rounding, reduced.needed
         if limits.teller is not None:
             lost = 2 * rounding + extra_rounding(scaled(circuit), p_evidence[1])
             limits.teller.about(reduced.log_scale, lost, partial(named, question))
@@ -181,7 +181,7 @@ def circuit_map(question: Question, limits: Limits) -> Result:
     if not outcome.states or p_evidence is None:  # stopped before there was one
         state, p_evidence = heaviest_state(circuit, columns, codes, reals)
         outcome = outcome._replace(states=[state])
-    return report(question, codes, reals, outcome, p_evidence, rounding, method, limits)
+    return report(question, codes, reals, outcome, p_evidence, rounding, method, limits, needed)
 
 
 def _kept(question: Question, codes: IntArray, reals: FloatArray, limits: Limits) -> tuple[Reduced, Outcome | None]:

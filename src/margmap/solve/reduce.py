@@ -28,7 +28,7 @@ from margmap.inference.scaled import Scaled, is_dense, require_within_reach, sca
 from margmap.inference.soft import conditioned_circuit
 from margmap.solve.forms import Forms, Query, Store, build
 from margmap.solve.query_circuit import Flat, log_factor_of, rebuild
-from margmap.solve.reduce_sparse import edge_by_edge
+from margmap.solve.reduce_sparse import Asked, Needed, edge_by_edge
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,8 @@ class Reduced:
     start: IntArray | None = None
     #: The parts of a large circuit, see :mod:`margmap.solve.parts`.
     parts: LongArray | None = None
+    #: What scoring a state on the circuit as given can start from; None if nothing was kept for it.
+    needed: Needed | None = None
 
     @property
     def log_scale(self) -> float:
@@ -86,45 +88,48 @@ def reduce_codes(
         kept: Reduced | None = circuit.memory.reduce(columns, codes, reals)
         if kept is not None:
             return kept
+    if not is_dense(circuit):
+        return _by_edges(circuit, columns, codes, reals, run)
     query, pieces = query_of(circuit, columns), pieces_of(circuit)
-    if pieces is not None and is_dense(circuit):
+    if pieces is not None:
         found, parts = by_pieces(circuit, pieces, query, codes, reals, run)
-        return replace(of_root(circuit, columns, query, *found), parts=parts)
-    way = _by_blocks if is_dense(circuit) else _by_edges
-    return of_root(circuit, columns, query, *way(circuit, query, codes, reals, run))
+        return replace(of_root(circuit, columns, query.cardinality, *found), parts=parts)
+    return of_root(circuit, columns, query.cardinality, *_by_blocks(circuit, query, codes, reals, run))
 
 
 def of_root(
     circuit: Circuit,
     columns: Sequence[int],
-    query: Query,
+    cardinality: IntArray,
     flat: Flat,
     log_factor: float,
     value: float,
     exponent: float,
+    needed: Needed | None = None,
 ) -> Reduced:
     """A reduced circuit, given the factor taken out of it and the value of the root as a pair."""
-    s, names = scaled(circuit), tuple(circuit.variables[c].name for c in columns)
+    s, names = scaled(circuit), tuple([circuit.names[c] for c in columns])
     evidence = (value * s.total, exponent + s.total_exponent)
     # The root sums to 1, so that the factor taken out of it is 1 but for rounding.
-    return Reduced(flat, names, query.cardinality, evidence, s.rounding + abs(log_factor))
+    return Reduced(flat, names, cardinality, evidence, s.rounding + abs(log_factor), needed=needed)
 
 
-def _by_edges(
-    circuit: Circuit, query: Query, codes: IntArray, reals: FloatArray, run: Runner
-) -> tuple[Flat, float, float, float]:
-    """The reduced circuit, the log of the factor taken out of it and the root's value as a pair: edge by edge."""
-    room = 32 * circuit.num_edges + 48 * circuit.num_nodes
-    work = partial(edge_by_edge, scaled(circuit), codes, reals, query)
-    kind, start, child, weight, var, code, value, exponent = run(work, 4 * circuit.num_edges, room)
-    return *rebuilt(Flat(kind, start, child, weight, var, code), value, run), value, exponent
-
-
-def rebuilt(whole: Flat, value: float, run: Runner = to_the_end) -> tuple[Flat, float]:
-    """The smallest form of all that is left of a circuit whose root has this value, and the log of a factor."""
+def _by_edges(circuit: Circuit, columns: Sequence[int], codes: IntArray, reals: FloatArray, run: Runner) -> Reduced:
+    """The reduced circuit of one without dense blocks."""
+    asked = asked_of(circuit, columns)
+    room = 32 * circuit.num_edges + 140 * circuit.num_nodes
+    work = partial(edge_by_edge, scaled(circuit), codes, reals, asked)
+    smallest, values, exponent = run(work, 4 * circuit.num_edges, room)
+    flat, log_factor, needed = Flat(*smallest[:6]), float(smallest[6]), Needed(*values)
+    value = float(needed.value[-1])
     if value == 0:
         raise impossible()
-    return rebuild(whole, np.ones(whole.num_edges, dtype=np.bool_), run)
+    return of_root(circuit, columns, asked.cardinality, flat, log_factor, value, float(exponent), needed)
+
+
+def asked_of(circuit: Circuit, columns: Sequence[int]) -> Asked:
+    """A query as the kernels of a circuit without dense blocks take it."""
+    return Asked(*_asked(circuit, columns), circuit.scopes.id, circuit.scopes.meeting(columns))
 
 
 def _by_blocks(
@@ -145,60 +150,9 @@ def _by_blocks(
 def by_pieces(
     circuit: Circuit, pieces: Pieces, query: Query, codes: IntArray, reals: FloatArray, run: Runner
 ) -> tuple[tuple[Flat, float, float, float], LongArray | None]:
-    """The same for a large circuit in pieces, by several threads; and the parts of the reduced circuit.
-
-    Each piece has a range of the store to itself; the gaps that are left between them are closed at the end.
-    """
-    s, most, leaves = scaled(circuit), most_children(circuit, query), int(query.first_leaf[-1])
-
-    def work(stop: LongArray) -> tuple[Flat, float, float, float, LongArray, bool]:
-        value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
-        pass_up(circuit, codes, reals, value, exponent)
-        live, used = np.zeros(circuit.num_nodes, dtype=np.bool_), np.zeros(leaves, dtype=np.bool_)
-        mark_live(s, value, query, live, used, stop)
-        ranges = [nodes[live[nodes]] for nodes in (*pieces.below, pieces.top)]
-        # A node more than needed, and the edges of one, where a node is written before it is found to be another one.
-        rooms = [int(_edges_of(s, order, query)) + most for order in ranges]
-        first = np.cumsum([leaves] + [order.size + 1 for order in ranges])
-        edge = np.cumsum([0, *rooms])
-        nodes = int(first[-1])
-        store = Store(
-            np.zeros(nodes, dtype=np.int8),
-            np.zeros(nodes + 1, dtype=np.int64),
-            np.empty(edge[-1], dtype=np.int32),
-            np.empty(edge[-1]),
-            np.full(nodes, -1, dtype=np.int32),
-            np.full(nodes, -1, dtype=np.int32),
-            np.empty(0, dtype=np.int32),
-            np.full(nodes, -1, dtype=np.int64),
-            np.empty(0, dtype=np.int32),
-        )
-        store.var[:leaves] = np.repeat(np.arange(query.cardinality.size), query.cardinality)
-        store.value[:leaves] = np.arange(leaves) - np.repeat(query.first_leaf[:-1], query.cardinality)
-        forms = Forms(np.full(s.kind.size, -1, dtype=np.int32), np.ones(s.kind.size), np.zeros(s.kind.size))
-
-        def made(i: int) -> int:
-            slots = np.full(1 << max(6, (2 * ranges[i].size + 1).bit_length()), -1, dtype=np.int32)
-            store.start[first[i]] = edge[i]
-            own = store._replace(slots=slots)
-            return int(build(s, ranges[i], value, exponent, query, forms, own, int(first[i]), most, stop))
-
-        ends = at_once([partial(made, i) for i in range(len(pieces.below))])
-        ends.append(made(len(pieces.below)))
-        count = np.array(ends) - first[:-1]
-        parts = leaves + np.concatenate(([0], np.cumsum(count)))
-        edges = 0
-        for i in range(len(ranges)):
-            edges = _close(store, int(first[i]), ends[i], edges, leaves, first, first[:-1] - parts[:-1])
-        root = int(forms.number[-1])
-        at = int(np.searchsorted(first, root, side="right")) - 1
-        size = root + 1 - int(first[at] - parts[at]) if root >= leaves else root + 1
-        flat = _without_room(Flat(*store[:6]), size)
-        log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1])) if live[-1] else 0.0
-        pair = float(value[-1]), float(exponent[-1])
-        return flat, log_factor, *pair, np.minimum(parts[:-1], size), bool(used.all())
-
+    """The same for a large circuit in pieces, by several threads; and the parts of the reduced circuit."""
     room = 12 * circuit.num_edges + 96 * circuit.num_nodes
+    work = partial(_pieces_reduced, circuit, pieces, query, codes, reals)
     flat, log_factor, value, exponent, parts, all_used = run(work, 4 * circuit.num_edges, room)
     if value == 0:
         raise impossible()
@@ -207,12 +161,83 @@ def by_pieces(
     return (flat, log_factor, value, exponent), parts
 
 
+def _pieces_reduced(
+    circuit: Circuit, pieces: Pieces, query: Query, codes: IntArray, reals: FloatArray, stop: LongArray
+) -> tuple[Flat, float, float, float, LongArray, bool]:
+    """The reduced circuit, the log of a factor, the root's value as a pair, the parts, whether all indicators are used.
+
+    Each piece has a range of the store to itself; the gaps that are left between them are closed at the end.
+    """
+    s, most, leaves = scaled(circuit), most_children(circuit, query), int(query.first_leaf[-1])
+    value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
+    pass_up(circuit, codes, reals, value, exponent)
+    live, used = np.zeros(circuit.num_nodes, dtype=np.bool_), np.zeros(leaves, dtype=np.bool_)
+    mark_live(s, value, query, live, used, stop)
+    ranges = [nodes[live[nodes]] for nodes in (*pieces.below, pieces.top)]
+    # A node more than needed, and the edges of one, where a node is written before it is found to be another one.
+    first = np.cumsum([leaves] + [order.size + 1 for order in ranges])
+    edge = np.cumsum([0] + [int(_edges_of(s, order, query)) + most for order in ranges])
+    store = _store_for(query, int(first[-1]), int(edge[-1]))
+    forms = Forms(np.full(s.kind.size, -1, dtype=np.int32), np.ones(s.kind.size), np.zeros(s.kind.size))
+
+    def made(i: int) -> int:
+        slots = np.full(1 << max(6, (2 * ranges[i].size + 1).bit_length()), -1, dtype=np.int32)
+        store.start[first[i]] = edge[i]
+        own = store._replace(slots=slots)
+        return int(build(s, ranges[i], value, exponent, query, forms, own, int(first[i]), most, stop))
+
+    ends = at_once([partial(made, i) for i in range(len(pieces.below))])
+    ends.append(made(len(pieces.below)))
+    flat, parts = _closed(store, leaves, first, ends, int(forms.number[-1]))
+    log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1])) if live[-1] else 0.0
+    return flat, log_factor, float(value[-1]), float(exponent[-1]), parts, bool(used.all())
+
+
+def _store_for(query: Query, nodes: int, edges: int) -> Store:
+    """A store with room for so many nodes and edges, which has the indicators of a query and no hash table yet."""
+    leaves = int(query.first_leaf[-1])
+    store = Store(
+        np.zeros(nodes, dtype=np.int8),
+        np.zeros(nodes + 1, dtype=np.int64),
+        np.empty(edges, dtype=np.int32),
+        np.empty(edges),
+        np.full(nodes, -1, dtype=np.int32),
+        np.full(nodes, -1, dtype=np.int32),
+        np.empty(0, dtype=np.int32),
+        np.full(nodes, -1, dtype=np.int64),
+        np.empty(0, dtype=np.int32),
+    )
+    store.var[:leaves] = np.repeat(np.arange(query.cardinality.size), query.cardinality)
+    store.value[:leaves] = np.arange(leaves) - np.repeat(query.first_leaf[:-1], query.cardinality)
+    return store
+
+
+def _closed(store: Store, leaves: int, first: LongArray, ends: list[int], root: int) -> tuple[Flat, LongArray]:
+    """The circuit below a node of the store without the gaps between its ranges, and where the parts begin.
+
+    Range ``i`` has its nodes from ``first[i]`` to ``ends[i]``.
+    """
+    parts = leaves + np.concatenate(([0], np.cumsum(np.array(ends) - first[:-1])))
+    edges = 0
+    for i, end in enumerate(ends):
+        edges = _close(store, int(first[i]), end, edges, leaves, first, first[:-1] - parts[:-1])
+    at = int(np.searchsorted(first, root, side="right")) - 1
+    size = root + 1 - int(first[at] - parts[at]) if root >= leaves else root + 1
+    return _without_room(Flat(*store[:6]), size), np.minimum(parts[:-1], size)
+
+
 def query_of(circuit: Circuit, columns: Sequence[int]) -> Query:
     """A query as kernels take it."""
-    cardinality = circuit.cardinality[list(columns)]
-    first_leaf = np.concatenate(([0], np.cumsum(cardinality))).astype(np.int64)
     asked = np.take(circuit.scopes.meeting(columns), circuit.scopes.id)  # quicker than an index
-    return Query(positions(circuit, columns), cardinality, first_leaf, asked)
+    return Query(*_asked(circuit, columns), asked)
+
+
+def _asked(circuit: Circuit, columns: Sequence[int]) -> tuple[IntArray, IntArray, LongArray]:
+    """The place in the query of each variable, the values of each query variable, and its first indicator."""
+    cardinality = circuit.cardinality[list(columns)]
+    first_leaf = np.zeros(len(columns) + 1, dtype=np.int64)
+    np.cumsum(cardinality, out=first_leaf[1:])
+    return positions(circuit, columns), cardinality, first_leaf
 
 
 def most_children(circuit: Circuit, query: Query) -> int:

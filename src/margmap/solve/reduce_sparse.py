@@ -1,95 +1,168 @@
-"""The reduction of a circuit without dense blocks: every edge that is left is copied, and then the circuit is rebuilt.
+"""The reduction of a circuit without dense blocks: what the root needs is copied edge by edge, and then rebuilt.
 
 For circuits whose sums share no rows of children this is quicker than :mod:`margmap.solve.forms`, which looks at the
-columns of dense blocks once; the circuit that comes out is the same.
+columns of dense blocks once; the circuit that comes out is the same. Under its evidence most nodes of a deterministic
+circuit are zero, or nothing that is not zero leads to them: they are read once, in the pass up, and never again. The
+answer is scored by computing those nodes again that the root needs and a state of the query can change.
 """
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, KindArray, LongArray
 from margmap.foundation.jit import kernel
-from margmap.inference.passes import forward, share_weight
+from margmap.foundation.pairs import encoded
+from margmap.inference.passes import forward_from, forward_nodes, forward_plain, share_weight
 from margmap.inference.scaled import Scaled
-from margmap.solve.forms import Query, leaf_share
+from margmap.solve.forms import leaf_share
+from margmap.solve.query_circuit import Flat, rebuild_until
+
+
+class Asked(NamedTuple):
+    """What is asked of a circuit without dense blocks, as kernels take it."""
+
+    #: Place in the query of each variable, or -1; values of each query variable; its first indicator.
+    position: IntArray
+    cardinality: IntArray
+    first_leaf: LongArray
+    #: The scope of each node, and which scopes have a query variable.
+    scope: IntArray
+    meets: NDArray[np.bool_]
+
+
+class Needed(NamedTuple):
+    """The values under the evidence, and the nodes whose values a state of the query changes."""
+
+    #: The nodes with a query variable that the root needs, children first.
+    nodes: IntArray
+    value: FloatArray
+    #: Empty if no value needs a power of two.
+    exponent: FloatArray
+
+    def root_with(self, s: Scaled, codes: IntArray, reals: FloatArray) -> tuple[float, float]:
+        """The root's value as a pair, under the same evidence and a state of the query.
+
+        The same to the last bit as that of a pass over all nodes: all others keep their values, or are multiplied by 0.
+        """
+        exponent = self.exponent if self.exponent.size else np.zeros(self.value.size)
+        forward_nodes(s, None, self.nodes, codes, reals, self.value, exponent, None)
+        return float(self.value[-1]), float(exponent[-1])
 
 
 @kernel
 def edge_by_edge(
-    s: Scaled, codes: IntArray, reals: FloatArray, query: Query, stop: LongArray
-) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float, float]:
-    """The arrays of the circuit over the query with all its detours, and the root's value as a pair."""
-    asked, first_leaf, cardinality, position = query.asked, query.first_leaf, query.cardinality, query.position
-    n_old = s.kind.size
-    value, exponent = np.empty(n_old), np.empty(n_old)
-    forward(s, codes, reals, value, exponent)
+    s: Scaled, codes: IntArray, reals: FloatArray, asked: Asked, stop: LongArray
+) -> tuple[
+    tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float],
+    tuple[IntArray, FloatArray, FloatArray],
+    float,
+]:
+    """The arrays of the circuit over the query in its smallest form with the log of a factor taken out of it.
 
-    # What of the circuit the query can still reach, and how much room it will need.
-    live = np.zeros(n_old, dtype=np.bool_)
-    live[n_old - 1] = asked[n_old - 1] and value[n_old - 1] > 0
-    share = np.empty(s.child.size)  # filled below live sums only
-    room_nodes, room_edges = 0, 0
-    for n in range(n_old - 1, -1, -1):
-        if not live[n]:
+    And the nodes of :class:`Needed` with all values, and the root's exponent.
+    """
+    value = np.empty(s.kind.size)
+    plain = forward_plain(s, codes, value)
+    exponent = np.empty(0 if plain == s.kind.size else s.kind.size)
+    if plain < s.kind.size:
+        forward_from(s, plain, codes, reals, value, exponent)
+    smallest, nodes = smallest_form(s, value, exponent, asked, stop)
+    return smallest, (nodes, value, exponent), exponent[-1] if exponent.size > 0 else 0.0
+
+
+@kernel
+def smallest_form(
+    s: Scaled, value: FloatArray, exponent: FloatArray, asked: Asked, stop: LongArray
+) -> tuple[tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float], IntArray]:
+    """The same from the values under the evidence: the arrays and the log of a factor; and the nodes that are needed.
+
+    ``exponent`` is empty if no value needs a power of two.
+    """
+    nodes, edges = needed(s, asked, value, stop)
+    f = copied(s, nodes, value, exponent, asked, edges, stop)
+    return rebuild_until(f, np.ones(f.child.size, dtype=np.bool_), stop), nodes
+
+
+@kernel
+def needed(s: Scaled, asked: Asked, value: FloatArray, stop: LongArray) -> tuple[IntArray, int]:
+    """The nodes with a query variable that the root needs, children first, and how many edges they have at most."""
+    root = s.kind.size - 1
+    marks = np.zeros(s.kind.size, dtype=np.bool_)
+    nodes, at, edges = np.empty(s.kind.size, dtype=np.int32), s.kind.size, 0
+    marks[root] = asked.meets[asked.scope[root]] and value[root] > 0
+    for n in range(root, -1, -1):
+        if not marks[n]:
             continue
         if stop[0] != 0:
             break
-        room_nodes += 1
+        at -= 1
+        nodes[at] = n
         if s.kind[n] < PRODUCT:
-            room_edges += cardinality[position[s.var[n]]]
+            edges += asked.cardinality[asked.position[s.var[n]]]
             continue
+        edges += s.start[n + 1] - s.start[n]
         for e in range(s.start[n], s.start[n + 1]):
             c = s.child[e]
             if s.kind[n] == PRODUCT:
-                live[c] |= asked[c]
-                room_edges += 1
+                marks[c] |= asked.meets[asked.scope[c]]
             else:
-                share[e] = share_weight(s, n, e, value, exponent)
-                if share[e] != 0:
-                    live[c] = True
-                    room_edges += 1
+                marks[c] |= s.weight[e] > 0 and value[c] > 0
+    return np.copy(nodes[at:]), edges
 
-    # The indicators come first, then one node for each that is left, still with all its detours.
-    room_nodes += first_leaf[-1]
-    kind = np.zeros(room_nodes, dtype=np.int8)
-    start = np.zeros(room_nodes + 1, dtype=np.int64)
-    child = np.zeros(room_edges, dtype=np.int32)
-    weight = np.ones(room_edges)
-    var = np.full(room_nodes, -1, dtype=np.int32)
-    leaf_value = np.full(room_nodes, -1, dtype=np.int32)
+
+@kernel
+def copied(
+    s: Scaled, nodes: IntArray, value: FloatArray, exponent: FloatArray, asked: Asked, edges: int, stop: LongArray
+) -> Flat:
+    """The circuit over the query with all its detours, from the nodes that the root needs; indicators come first.
+
+    ``exponent`` is empty if no value needs a power of two.
+    """
+    first, cardinality = asked.first_leaf, asked.cardinality
+    leaves = first[-1]
+    kind, start = np.zeros(leaves + nodes.size, dtype=np.int8), np.zeros(leaves + nodes.size + 1, dtype=np.int64)
+    child, weight = np.empty(edges, dtype=np.int32), np.ones(edges)
+    var, code = np.full(kind.size, -1, dtype=np.int32), np.full(kind.size, -1, dtype=np.int32)
     for q in range(cardinality.size):
         for x in range(cardinality[q]):
-            var[first_leaf[q] + x], leaf_value[first_leaf[q] + x] = q, x
-    count, end = first_leaf[-1], 0
-    number = np.full(n_old, -1, dtype=np.int32)
-    for n in range(n_old):
+            var[first[q] + x], code[first[q] + x] = q, x
+    number = np.empty(s.kind.size, dtype=np.int32)  # what a node that is needed is called
+    end = 0
+    for i in range(nodes.size):
         if stop[0] != 0:
             break
-        if not live[n]:
-            continue
+        n = nodes[i]
+        kind[leaves + i] = SUM
         if s.kind[n] < PRODUCT:
-            q = position[s.var[n]]
+            q, table = asked.position[s.var[n]], s.table_start[n]
             for x in range(cardinality[q]):
-                part = leaf_share(s, n, x, cardinality[q])
+                if s.plain:
+                    part = min(encoded(s.table[table + x] / s.table[table + cardinality[q]], 0.0), 1.0)
+                else:
+                    part = leaf_share(s, n, x, cardinality[q])
                 if part != 0:
-                    child[end], weight[end] = first_leaf[q] + x, part
+                    child[end], weight[end] = first[q] + x, part
                     end += 1
-            kind[count] = SUM
         elif s.kind[n] == PRODUCT:
+            kind[leaves + i] = PRODUCT
             for e in range(s.start[n], s.start[n + 1]):
-                if asked[s.child[e]]:
+                if asked.meets[asked.scope[s.child[e]]]:
                     child[end] = number[s.child[e]]
                     end += 1
-            kind[count] = PRODUCT
         else:
             for e in range(s.start[n], s.start[n + 1]):
-                if share[e] != 0:
-                    child[end], weight[end] = number[s.child[e]], share[e]
+                c = s.child[e]
+                if s.weight[e] > 0 and value[c] > 0:
+                    if exponent.size > 0:
+                        weight[end] = share_weight(s, n, e, value, exponent)
+                    else:
+                        weight[end] = encoded(s.weight[e] * value[c] / value[n], 0.0)
+                    child[end] = number[c]
                     end += 1
-            kind[count] = SUM
-        number[n] = count
-        count += 1
-        start[count] = end
-    root = n_old - 1
-    return kind, start, child[:end].copy(), weight[:end].copy(), var, leaf_value, value[root], exponent[root]
+        number[n] = leaves + i
+        start[leaves + i + 1] = end
+    return Flat(kind, start, child[:end], weight[:end], var, code)

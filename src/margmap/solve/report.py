@@ -15,6 +15,7 @@ from margmap.foundation.pairs import log_of, log_parts, raised, two_sum
 from margmap.inference.queries import value_pair
 from margmap.inference.scaled import extra_rounding, scaled
 from margmap.solve.question import Question
+from margmap.solve.reduce_sparse import Needed
 from margmap.solve.result import Outcome, Ranked, Result
 
 # On a circuit so large that rounding alone can amount to more than the tolerance, a finished search counts up to this.
@@ -25,8 +26,8 @@ Pair = tuple[float, float]
 
 def named(question: Question, state: Iterable[int]) -> dict[Name, int | str]:
     """A state of the query in the user's words."""
-    variables = [question.model.variables[column] for column in question.columns]
-    return {variable.name: variable.label(int(x)) for variable, x in zip(variables, state, strict=True)}
+    names, variables, columns = question.model.names, question.model.variables, question.columns
+    return {names[c]: variables[c].label(int(x)) for c, x in zip(columns, state, strict=True)}
 
 
 def result_of(
@@ -53,16 +54,18 @@ def report(
     rounding: float,
     method: str,
     limits: Limits,
+    needed: Needed | None = None,
 ) -> Result:
     """What a method's outcome on the reduced circuit amounts to on the circuit as given.
 
-    ``p_evidence`` is p(e) as a pair, and ``rounding`` is how far, relatively, the reduced circuit can be off.
+    ``p_evidence`` is p(e) as a pair, and ``rounding`` is how far, relatively, the reduced circuit can be off. A state
+    is scored from what is ``needed`` of the values under the evidence, if the reduction has kept them.
     """
     circuit, top = question.model, []
     assert isinstance(circuit, Circuit)
     for state in outcome.states:
         codes[question.columns] = state
-        p = value_pair(circuit, codes, reals)
+        p = value_pair(circuit, codes, reals) if needed is None else _scored(circuit, codes, reals, needed)
         top.append(Ranked(named(question, state.tolist()), float(log_of(*p)), _log_ratio(p, p_evidence)))
     top.sort(key=lambda ranked: -ranked.log_conditional)
     # The solver's bound, moved up by all that rounding can have taken from it or added to the value of a state.
@@ -73,6 +76,13 @@ def report(
     if status == "optimal" and lost > limits.gap + ROUNDED + 2 * math.ulp(top[0].log_prob):
         status = "precision_limit"  # the state is the best one, but its own value is not known to so many digits
     return result_of(status, top, _log_product(p_evidence, log_upper), method, limits, outcome.details)
+
+
+def _scored(circuit: Circuit, codes: IntArray, reals: FloatArray, needed: Needed) -> Pair:
+    """What :func:`~margmap.inference.queries.value_pair` gives, for the evidence that the circuit was reduced under."""
+    s = scaled(circuit)
+    value, exponent = needed.root_with(s, codes, reals)
+    return value * s.total, exponent + s.total_exponent
 
 
 def moved(result: Result, question: Question) -> Result:

@@ -106,11 +106,11 @@ def solve_planned(
     """
     cardinality = reduced.cardinality
     parts = reduced.parts if flat is reduced.flat else None
-    view = view_of(flat, 0.0, cardinality, limits.run, parts)
+    # Large circuits have dense blocks, which are not pruned; nothing else looks at their supports.
+    view = view_of(flat, 0.0, cardinality, limits.run, parts, lean=True)
     bounds, slack = view.bounds, limits.gap / 4
-    plan = plan.with_blocks(bounds.rows)
-    widest_allowed = _room(flat, plan, limits) if max_width is None else max_width
-    rounding = rounding_of(flat, plan)
+    widest_allowed = FIRST_WIDTH if max_width is None else max_width
+    rounding = rounding_of(flat, plan, bounds.rows)
     if priced is None:
         incumbents = Incumbents(flat, bounds, cardinality, limits, k)
         pending, log_whole = None, bounds.log_upper
@@ -132,6 +132,8 @@ def solve_planned(
             _first_states(reduced, view, incumbents, priced, log_upper)
         while log_upper > (floor := max(floor, incumbents.floor)) + slack:
             limits.check()
+            if max_width is None and width > widest_allowed:
+                widest_allowed = _room(flat, plan, limits)
             if width > widest_allowed:
                 # Unless less memory was asked for, what is left of the time is the search's.
                 if turns is not None and max_width is None and not limits.holds_memory:
@@ -142,7 +144,7 @@ def solve_planned(
                 raise Stopped("memory_limit")
             log_floor = floor + slack - log_whole
             pairs, variables = PAIRS + PAIRS_OF_ONE * width, cardinality.size
-            problem = (flat, bounds.share, bounds.least, plan, pending, variables)
+            problem = (flat, bounds.block_rows, bounds.share, bounds.least, plan, pending, variables)
             work = partial(sweep, *problem, log_floor, width, pairs, k)
             if eager:
                 ended, values, states, upper, wide = _within(work, EAGER_WORK * flat.num_edges, limits)
@@ -197,8 +199,7 @@ def solve_planned(
                     if flat is not view.flat:
                         view = view_of(flat, view.log_factor, cardinality, limits.run)
                     bounds, log_whole = view.bounds, view.log_upper
-                    plan = plan.with_blocks(bounds.rows)
-                    rounding = max(rounding, rounding_of(flat, plan))
+                    rounding = max(rounding, rounding_of(flat, plan, bounds.rows))
                 if turns.due:
                     log_upper = turns.take(view, log_upper)
                     if turns.proven:
