@@ -24,7 +24,8 @@ from typing import Any
 import numpy as np
 
 import margmap as mm
-from margmap.distribute.executors import open_executor, usable_cores
+from margmap.distribute.executors import open_executor
+from margmap.foundation.cores import usable_cores
 from margmap.io.formats import load_circuit
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"

@@ -779,7 +779,7 @@ BOUNDS_BREAKS = (
             (BOUNDS,),
         ),
         (
-            "def mark_deterministic(",
+            "def deterministic_range(",
             "for other in range(f.start[n], e):",
             "for other in range(e - 1, e):",
             "only neighbouring children are compared",
@@ -789,7 +789,7 @@ BOUNDS_BREAKS = (
     + _of(
         "solve/output_bounds.py",
         (
-            "def bound_nodes(",
+            "def bounds_of_range(",
             "v = max(v, share[e]) if take_max[n] else v + share[e]",
             "v = max(v, share[e])",
             "a sum whose children do not exclude each other takes the maximum",
@@ -924,10 +924,10 @@ TOGETHER_BREAKS = (
             (f"{ROWS_TOGETHER}::test_a_row_with_values_beyond_doubles_is_reduced_alone",),
         ),
         (
-            "def _is_last_row(",
-            "return bool(np.array_equal(given, self._codes[self._row]))",
-            "return True",
-            "a state is scored on another row's evidence",
+            "def reduce(",
+            "value = self._by_row[at].copy()",
+            "value = self._by_row[at]",
+            "scoring a state changes the values under the evidence of its row",
             (f"{ROWS_TOGETHER}::test_reduced_circuits_and_scores_are_those_of_a_row_alone",),
         ),
     ),
@@ -1292,28 +1292,28 @@ NUMBER_BREAKS = [
         _of(
             "solve/output_bounds.py",
             (
-                "def bound_nodes(",
+                "def bounds_of_range(",
                 "v, power = 1.0 + edges * EPS, 0.0",
                 "v, power = 1.0 - 16 * edges * EPS, 0.0",
                 "the bound of a product is rounded down",
                 (UP,),
             ),
             (
-                "def bound_nodes(",
+                "def bounds_of_range(",
                 "v *= 1.0 + (edges + 4) * EPS",
                 "v *= 1.0",
                 "the bound of a sum is not rounded up",
                 (UP,),
             ),
             (
-                "def bound_nodes(",
+                "def bounds_of_range(",
                 "share[e] = share[e] / v * UP",
                 "share[e] = share[e] / v",
                 "shares are not rounded up",
                 (UP,),
             ),
             (
-                "def bound_nodes(",
+                "def bounds_of_range(",
                 "                if share[e] < TINY:\n                    share[e] = TINY",
                 "                if share[e] < TINY:\n                    share[e] = 0.0",
                 "a share too small for a double is 0, and its branch impossible",

@@ -12,7 +12,8 @@ from concurrent.futures.process import BrokenProcessPool
 import pytest
 
 import margmap as mm
-from margmap.distribute.executors import open_executor, usable_cores, workers_of
+from margmap.distribute.executors import open_executor, workers_of
+from margmap.foundation.cores import usable_cores
 
 
 def test_processes_work_and_are_replaced():

@@ -20,6 +20,7 @@ from circuits import SORTS, random_circuit, random_instance, running_example
 from margmap.distribute.executors import open_executor
 from margmap.foundation.limits import Limits
 from margmap.inference.scaled import scaled
+from margmap.io.evidence_rows import OfFile
 from margmap.solve import batch
 
 
@@ -407,6 +408,16 @@ def test_no_more_rows_are_read_than_needed(jobs, threads, monkeypatch):
         assert next(stream).status == "optimal"
         assert len(read) <= row + (1 if jobs else 20 + batch.CHUNK_ROWS)
     stream.close()
+
+
+def test_rows_of_a_file_are_read_together_in_one_process(tmp_path):
+    circuit, read = running_example(), []
+    rows = OfFile(read.append(i) or {"X2": i % 2} for i in range(50))
+    stream = mm.marginal_map_many(circuit, ["X1"], rows, jobs=1)
+    assert next(stream).status == "optimal"
+    assert next(stream).status == "optimal"
+    assert len(read) > 2
+    assert len([answer for answer in stream if answer.status == "optimal"]) == 48
 
 
 def test_rows_travel_together_and_the_model_travels_once(processes, example, monkeypatch):

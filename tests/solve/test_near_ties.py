@@ -153,7 +153,7 @@ def swept(p):
     bounds = view_of(flat, 0.0, reduced.cardinality).bounds
     shift = reduced.log_scale + bounds.log_upper
     truth = [math.log(value) - shift for value, _ in p.ranked if value > 0]
-    return (flat, bounds.share, bounds.least, plan, None, reduced.cardinality.size), np.array(truth)
+    return (flat, bounds.block_rows, bounds.share, bounds.least, plan, None, reduced.cardinality.size), np.array(truth)
 
 
 def check_sweep(arguments, truth, log_floor, most, pairs, best_of, name):
@@ -201,7 +201,7 @@ def test_wide_frontiers(components, spread):
     reduced = reduce(circuit, None)
     flat, plan = make_plan(reduced.flat, 14)
     bounds = view_of(flat, 0.0, reduced.cardinality).bounds
-    arguments = (flat, bounds.share, bounds.least, plan, None, 14)
+    arguments = (flat, bounds.block_rows, bounds.share, bounds.least, plan, None, 14)
     truth = truth - bounds.log_upper
     for most in (8, 100, 1 << 14):
         for pairs in (1, 300, 1 << 20):
@@ -394,7 +394,7 @@ def test_a_sweep_beyond_doubles(size):
         reduced = reduce(circuit, None)
         flat, plan = make_plan(reduced.flat, 6)
         bounds = view_of(flat, 0.0, reduced.cardinality).bounds
-        arguments = (flat, bounds.share, bounds.least, plan, None, 6)
+        arguments = (flat, bounds.block_rows, bounds.share, bounds.least, plan, None, 6)
         truth = np.sort(values[values > -np.inf])[::-1] - reduced.log_scale - bounds.log_upper
         among = int((truth > -740).sum())  # the last of so many is among the smallest doubles, or not far above
         every = len(truth)

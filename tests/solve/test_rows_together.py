@@ -12,6 +12,7 @@ from circuits import SORTS, random_circuit
 from counts import cases
 from margmap.foundation.pairs import TINY
 from margmap.inference.queries import value_pair
+from margmap.inference.scaled import scaled
 from margmap.solve import batch, rows_together
 from margmap.solve.reduce import reduce_codes
 from margmap.solve.rows_together import RowsTogether, pays
@@ -72,11 +73,15 @@ def test_reduced_circuits_and_scores_are_those_of_a_row_alone(always):
             for one, other in zip(found.flat, alone.flat, strict=True):
                 assert np.array_equal(one, other)
             assert (found.evidence, found.rounding, found.names) == (alone.evidence, alone.rounding, alone.names)
+            s = scaled(circuit)
             for _ in range(2):  # the second state after the first, as where several are asked for
                 codes = row.copy()
                 for column in columns:
                     codes[column] = rng.randrange(codes[column])
-                assert together.value_pair(codes, reals) == value_pair(circuit, codes, reals)
+                value, exponent = found.needed.root_with(s, codes, reals)
+                assert (value * s.total, exponent + s.total_exponent) == value_pair(circuit, codes, reals)
+            again = together.reduce(columns, row, reals)  # scoring has changed nothing
+            assert all(np.array_equal(one, other) for one, other in zip(again.flat, alone.flat, strict=True))
             other = chunks[0][0].copy()
             assert together.value_pair(other, reals) == value_pair(circuit, other, reals)
             compared += 1
@@ -130,4 +135,4 @@ def test_what_does_not_pay_is_asked_alone():
     circuit, _ = discrete(0)
     assert not pays(circuit, 1000)  # small
     gaussian = mm.circuit_of(mm.gaussian(mm.Variable("X", 0), 0.0, 1.0))
-    assert not gaussian.kept(rows_together._is_plain)
+    assert not scaled(gaussian).plain

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from margmap.circuit.arrays import Bits, IntArray, KindArray, LongArray
 from margmap.circuit.circuit import Circuit
-from margmap.circuit.leaves import PRODUCT
+from margmap.circuit.leaves import PRODUCT, SUM
 from margmap.foundation.bits import same_bits, slot_of, unite
 from margmap.foundation.jit import kernel
 
@@ -38,7 +38,7 @@ class Scopes(NamedTuple):
 def find_scopes(circuit: Circuit) -> Scopes:
     """The scope of every node, each distinct scope stored once."""
     words = max(1, -(-len(circuit.variables) // 64))
-    ids, bits = intern_scopes(circuit.kind, circuit.start, circuit.child, circuit.var, words)
+    ids, bits = intern_scopes(circuit.kind, circuit.start, circuit.child, circuit.var, words, False)
     for array in (ids, bits):
         array.setflags(write=False)
     return Scopes(ids, bits)
@@ -71,9 +71,12 @@ def scope_sizes(bits: Bits) -> LongArray:
 
 @kernel
 def intern_scopes(
-    kind: KindArray, start: LongArray, child: IntArray, var: IntArray, words: int
+    kind: KindArray, start: LongArray, child: IntArray, var: IntArray, words: int, smooth: bool
 ) -> tuple[IntArray, Bits]:
-    """Scopes bottom-up, interned in a hash table so that memory grows with the number of distinct ones."""
+    """Scopes bottom-up, interned in a hash table so that memory grows with the number of distinct ones.
+
+    Where the circuit is known to be ``smooth``, a sum has the scope of its first child, and the others are not read.
+    """
     n = kind.size
     ids = np.zeros(n, dtype=np.int32)
     bits = np.zeros((64, words), dtype=np.uint64)
@@ -85,7 +88,7 @@ def intern_scopes(
         if kind[i] >= PRODUCT:
             same = True
             first = ids[child[start[i]]]
-            for e in range(start[i] + 1, start[i + 1]):
+            for e in range(start[i] + 1, start[i] + 1 if smooth and kind[i] == SUM else start[i + 1]):
                 if ids[child[e]] != first:
                     same = False
                     break

@@ -172,6 +172,7 @@ def _fill(
         with spinner("Preparing ..."):
             from margmap.distribute.executors import open_executor
             from margmap.foundation.limits import Limits
+            from margmap.io.evidence_rows import OfFile
             from margmap.solve.batch import marginal_map_many
             from margmap.solve.result import Result
 
@@ -180,7 +181,8 @@ def _fill(
                 where = {"executor": stack.enter_context(open_executor(jobs, dask))}
             observed = [model.variables[column] for column in rows.layout.columns]
             where |= {"columns": observed, "start": part.done, **job.options}
-            answers = marginal_map_many(model, job.query, rows.evidence(), job.method, job.time_limit, **where)
+            evidence = OfFile(rows.evidence())
+            answers = marginal_map_many(model, job.query, evidence, job.method, job.time_limit, **where)
         limits = Limits()
         try:
             # Ctrl-C must not come between writing an answer and knowing that it is written.

@@ -21,8 +21,6 @@ from urllib.parse import urlsplit
 from margmap.errors import MargmapError, MissingExtraError, QueryError
 from margmap.foundation.cores import usable_cores
 
-__all__ = ["Processes", "open_executor", "usable_cores", "workers_of"]
-
 P = ParamSpec("P")
 T = TypeVar("T")
 

@@ -37,6 +37,18 @@ class Rows(NamedTuple):
     cells: Iterator[Cells]
     #: How many there are, where that is known before they are read.
     length: int | None
+    #: Whether a row may be read before those before it are answered; not one that somebody makes just then.
+    ahead: bool = True
+
+
+class OfFile:
+    """Rows that come from a file, in whatever form: they are there already and may be read ahead."""
+
+    def __init__(self, cells: Iterable[Cells]) -> None:
+        self._cells = cells
+
+    def __iter__(self) -> Iterator[Cells]:
+        return iter(self._cells)
 
 
 def read_rows(model: Named, given: Any, columns: Sequence[Name] | None = None, header: bool | None = None) -> Rows:
@@ -70,7 +82,8 @@ def read_rows(model: Named, given: Any, columns: Sequence[Name] | None = None, h
     if not isinstance(given, Iterable):
         raise QueryError(f"evidence_rows is of type {type(given).__name__}: give an array, a frame, a list or a path")
     length = len(given) if isinstance(given, Sequence) else None
-    return Rows(_columns(model, None) if named is None else named, iter(given), length)
+    ahead = length is not None or isinstance(given, OfFile)
+    return Rows(_columns(model, None) if named is None else named, iter(given), length, ahead)
 
 
 def read_matrix(path: Path) -> FloatArray:

@@ -35,10 +35,10 @@ from margmap.distribute.executors import (
     checked_executor,
     open_executor,
     submit,
-    usable_cores,
     workers_of,
 )
 from margmap.errors import LimitError, MargmapError, QueryError
+from margmap.foundation.cores import usable_cores
 from margmap.foundation.limits import Limits, interrupt_heard
 from margmap.foundation.threads import check_threads
 from margmap.inference.scaled import scaled
@@ -312,7 +312,7 @@ class _Batch:
 
     def __init__(self, job: _Job, rows: Rows, queries: Sequence[Query] | None, start: int, executor: Executor) -> None:
         self.job, self.executor, self.token = job, executor, uuid4().hex
-        self.length = rows.length
+        self.length, self.ahead = rows.length, rows.ahead
         self.fresh = islice(_numbered(rows, queries), start, None)
         self.more = True
         #: Rows of lost chunks: to try again one by one, and to try alone.
@@ -375,7 +375,7 @@ class _Batch:
                 return  # until it is back
             elif self.more and self.reading - self.next < AHEAD:
                 # Here, no row is read ahead of whoever makes them one by one.
-                rows = self.read(1 if here and self.length is None else self.size())
+                rows = self.read(self.size() if self.ahead or not here else 1)
                 if rows:
                     self.send(rows)
             else:

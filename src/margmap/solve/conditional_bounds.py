@@ -36,7 +36,7 @@ def conditional_bounds(
     best-telling variable allows: the state has one of its values, so no state exceeds the largest of their bounds.
     """
     words = max(1, -(-cardinality.size // 64))
-    ids, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words)
+    ids, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words, True)
     padded = np.zeros(64 * words, dtype=np.bool_)
     padded[: asked.size] = asked
     bits &= np.packbits(padded, bitorder="little").view(np.uint64)

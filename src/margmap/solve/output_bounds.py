@@ -19,15 +19,15 @@ from margmap.foundation.matrices import lowest, times_vector
 from margmap.foundation.pairs import EPS, STEP, TINY, UP, decoded, log_of, moved, normal, plus, raised
 from margmap.inference.dense import gathered, last_row, no_powers
 from margmap.solve.parts import upwards
-from margmap.solve.query_circuit import SMALLEST, Flat, rows_of
+from margmap.solve.query_circuit import NO_ROWS, SMALLEST, Flat, rows_of
 from margmap.solve.supports import (
     Flags,
     Supports,
+    deterministic_range,
     find_deterministic,
     find_supports,
-    mark_deterministic,
-    mark_supports,
-    words_of,
+    support_words,
+    supports_of_range,
 )
 
 #: Relative bounds under this are not compared: what underflow can have taken from them counts for nothing above it.
@@ -56,6 +56,11 @@ class Bounds(NamedTuple):
     #: The parts of a large circuit, see :mod:`margmap.solve.parts`.
     parts: LongArray | None = None
 
+    @property
+    def block_rows(self) -> IntArray:
+        """``rows`` for kernels that have one machine code for all circuits: empty instead of None."""
+        return NO_ROWS if self.rows is None else self.rows
+
 
 class View(NamedTuple):
     """A circuit with its bounds; ``log_factor`` is what has been taken out of it."""
@@ -77,11 +82,16 @@ def view_of(
     cardinality: IntArray,
     run: Runner = to_the_end,
     parts: LongArray | None = None,
+    *,
+    lean: bool = False,
 ) -> View:
-    """The bounds of a circuit, which may be the empty one, that of no state; ``parts`` are those of a large one."""
-    rows = rows_of(flat)
+    """The bounds of a circuit, which may be the empty one, that of no state; ``parts`` are those of a large one.
+
+    A ``lean`` view of a circuit with parts has no supports: they take a good part of what such a circuit takes.
+    """
+    rows = rows_of(flat, parts)
     if parts is None and flat.num_nodes > 0:  # what is done one after the other below, in one call
-        words, groups = words_of(cardinality)
+        words, groups = support_words(cardinality)
         room = (8 * groups * words + 25) * flat.num_nodes + 8 * flat.num_edges
         work = partial(_view_of_all, flat, rows, words, groups)
         found = run(work, groups * words * flat.num_nodes + flat.num_edges, room)
@@ -91,6 +101,8 @@ def view_of(
         nothing = np.zeros(0)
         return View(flat, log_factor, supports, Bounds(np.zeros(0, np.bool_), nothing, nothing, nothing, -np.inf))
     deterministic = find_deterministic(flat, supports, run, rows, parts)
+    if lean:
+        supports = Supports(np.zeros((0, 0), dtype=np.uint64), supports.words)
     return View(flat, log_factor, supports, output_bounds(flat, deterministic, run, rows, parts))
 
 
@@ -145,7 +157,7 @@ def _bounds_of_all(
     value, exponent, way = np.ones(flat.num_nodes), np.zeros(flat.num_nodes), np.ones(flat.num_nodes)
     share = np.ones(flat.num_edges)
     given = (flat, rows, take_max, value, exponent, way, share)
-    found = upwards(parts, flat.num_nodes, lambda begin, end: bound_nodes(*given, begin, end, stop))
+    found = upwards(parts, flat.num_nodes, lambda begin, end: bounds_of_range(*given, begin, end, stop))
     return value, exponent, share, all(faithful for faithful, _ in found), min(least for _, least in found)
 
 
@@ -156,8 +168,8 @@ def _view_of_all(
     """Supports, which sums are deterministic, and the bounds of a circuit without parts."""
     n_nodes = f.kind.size
     can, deterministic = np.zeros((n_nodes, groups * words), dtype=np.uint64), np.zeros(n_nodes, dtype=np.bool_)
-    mark_supports(f, rows, words, can, 0, n_nodes, stop)
-    mark_deterministic(f, rows, can, words, deterministic, 0, n_nodes, stop)
+    supports_of_range(f, rows, words, can, 0, n_nodes, stop)
+    deterministic_range(f, rows, can, words, deterministic, 0, n_nodes, stop)
     return (can, deterministic, *bounds_of_whole(f, rows, deterministic, stop))
 
 
@@ -168,12 +180,12 @@ def bounds_of_whole(
     """What :func:`_bounds_of_all` gives for a circuit without parts."""
     value, exponent, way = np.ones(f.kind.size), np.zeros(f.kind.size), np.ones(f.kind.size)
     share = np.ones(f.child.size)
-    faithful, least = bound_nodes(f, rows, take_max, value, exponent, way, share, 0, f.kind.size, stop)
+    faithful, least = bounds_of_range(f, rows, take_max, value, exponent, way, share, 0, f.kind.size, stop)
     return value, exponent, share, faithful, least
 
 
 @kernel
-def bound_nodes(
+def bounds_of_range(
     f: Flat,
     rows: IntArray | None,
     take_max: Flags,

@@ -13,6 +13,7 @@ from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import EPS, STEP, TINY, UP, decoded, encoded, log_of, normal, plus
 from margmap.inference.dense import block_rows, mostly_blocks
+from margmap.solve.parts import upwards
 
 LEAF = 0
 
@@ -22,6 +23,9 @@ SMALL = 2.0**-249
 # A bound that would vanish is kept at this instead: it may only grow by rounding.
 SMALLEST = 2.0**-1000
 
+
+#: Where kernels take the first rows of dense blocks, for a circuit with few of them.
+NO_ROWS = np.empty(0, dtype=np.int32)
 
 # Nodes of so many edges are hashed in a way of their own.
 MANY_EDGES = 16
@@ -53,12 +57,18 @@ class Flat(NamedTuple):
         return int(self.child.size)
 
 
-def rows_of(flat: Flat) -> IntArray | None:
+def rows_of(flat: Flat, parts: LongArray | None = None) -> IntArray | None:
     """For each node the first row of its dense block, or -1, see :mod:`margmap.inference.dense`.
 
     None if most edges are in none: kernels have machine code of its own for that.
     """
-    rows = block_rows(flat.kind, flat.start, flat.child, flat.weight, None)
+    rows = np.empty(flat.num_nodes, dtype=np.int32)
+
+    def work(begin: int, end: int) -> None:  # whose children are others than those of other parts
+        found = block_rows(flat.kind[begin:end], flat.start[begin : end + 1], flat.child, flat.weight, None)
+        rows[begin:end] = np.where(found >= 0, found + np.int32(begin), found)
+
+    upwards(parts, flat.num_nodes, work)
     return rows if mostly_blocks(flat.start, rows) else None
 
 
@@ -130,21 +140,24 @@ def rounding_of(flat: Flat) -> float:
 
     A product's value gathers the roundings of all its children, a sum's those of the worst child.
     """
-    return float(EPS * operations(flat)) if flat.num_nodes else 0.0
+    return float(EPS * operations(flat, NO_ROWS)) if flat.num_nodes else 0.0
 
 
 @kernel
-def operations(f: Flat) -> float:
-    """The roundings that the root's value gathers in a pass up."""
+def operations(f: Flat, rows: IntArray) -> float:
+    """The roundings that the root's value gathers in a pass up; ``rows`` has the first rows of blocks, or nothing."""
     count = np.zeros(f.kind.size)
-    count_operations(f, count, 0)
-    return float(count[-1])
+    count_operations(f, rows, count, 0)
+    return float(count[f.kind.size - 1])
 
 
 @kernel
-def count_operations(f: Flat, count: FloatArray, begin: int) -> None:
-    """How many roundings the value of each node gathers, from node ``begin`` on; ``count`` has zeros there."""
+def count_operations(f: Flat, rows: IntArray, count: FloatArray, begin: int) -> None:
+    """The same for every node from ``begin`` on; ``count`` has zeros there."""
     for n in range(begin, f.kind.size):
+        if rows.size > 0 and 0 <= rows[n] < n:  # the same children
+            count[n] = count[rows[n]]
+            continue
         for e in range(f.start[n], f.start[n + 1]):
             below = count[f.child[e]]
             count[n] = max(count[n], below) if f.kind[n] == SUM else count[n] + below

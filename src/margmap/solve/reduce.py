@@ -116,8 +116,7 @@ def of_root(
 
 def _by_edges(circuit: Circuit, columns: Sequence[int], codes: IntArray, reals: FloatArray, run: Runner) -> Reduced:
     """The reduced circuit of one without dense blocks."""
-    scopes, (position, cardinality, first_leaf) = circuit.scopes, _asked(circuit, columns)
-    asked = Asked(position, cardinality, first_leaf, scopes.id, scopes.meeting(columns))
+    asked = asked_of(circuit, columns)
     room = 32 * circuit.num_edges + 140 * circuit.num_nodes
     work = partial(edge_by_edge, scaled(circuit), codes, reals, asked)
     smallest, values, exponent = run(work, 4 * circuit.num_edges, room)
@@ -125,14 +124,12 @@ def _by_edges(circuit: Circuit, columns: Sequence[int], codes: IntArray, reals: 
     value = float(needed.value[-1])
     if value == 0:
         raise impossible()
-    return of_root(circuit, columns, cardinality, flat, log_factor, value, float(exponent), needed)
+    return of_root(circuit, columns, asked.cardinality, flat, log_factor, value, float(exponent), needed)
 
 
-def rebuilt(whole: Flat, value: float, run: Runner = to_the_end) -> tuple[Flat, float]:
-    """The smallest form of all that is left of a circuit whose root has this value, and the log of a factor."""
-    if value == 0:
-        raise impossible()
-    return rebuild(whole, np.ones(whole.num_edges, dtype=np.bool_), run)
+def asked_of(circuit: Circuit, columns: Sequence[int]) -> Asked:
+    """A query as the kernels of a circuit without dense blocks take it."""
+    return Asked(*_asked(circuit, columns), circuit.scopes.id, circuit.scopes.meeting(columns))
 
 
 def _by_blocks(
@@ -153,66 +150,80 @@ def _by_blocks(
 def by_pieces(
     circuit: Circuit, pieces: Pieces, query: Query, codes: IntArray, reals: FloatArray, run: Runner
 ) -> tuple[tuple[Flat, float, float, float], LongArray | None]:
-    """The same for a large circuit in pieces, by several threads; and the parts of the reduced circuit.
-
-    Each piece has a range of the store to itself; the gaps that are left between them are closed at the end.
-    """
-    s, most, leaves = scaled(circuit), most_children(circuit, query), int(query.first_leaf[-1])
-
-    def work(stop: LongArray) -> tuple[Flat, float, float, float, LongArray, bool]:
-        value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
-        pass_up(circuit, codes, reals, value, exponent)
-        live, used = np.zeros(circuit.num_nodes, dtype=np.bool_), np.zeros(leaves, dtype=np.bool_)
-        mark_live(s, value, query, live, used, stop)
-        ranges = [nodes[live[nodes]] for nodes in (*pieces.below, pieces.top)]
-        # A node more than needed, and the edges of one, where a node is written before it is found to be another one.
-        rooms = [int(_edges_of(s, order, query)) + most for order in ranges]
-        first = np.cumsum([leaves] + [order.size + 1 for order in ranges])
-        edge = np.cumsum([0, *rooms])
-        nodes = int(first[-1])
-        store = Store(
-            np.zeros(nodes, dtype=np.int8),
-            np.zeros(nodes + 1, dtype=np.int64),
-            np.empty(edge[-1], dtype=np.int32),
-            np.empty(edge[-1]),
-            np.full(nodes, -1, dtype=np.int32),
-            np.full(nodes, -1, dtype=np.int32),
-            np.empty(0, dtype=np.int32),
-            np.full(nodes, -1, dtype=np.int64),
-            np.empty(0, dtype=np.int32),
-        )
-        store.var[:leaves] = np.repeat(np.arange(query.cardinality.size), query.cardinality)
-        store.value[:leaves] = np.arange(leaves) - np.repeat(query.first_leaf[:-1], query.cardinality)
-        forms = Forms(np.full(s.kind.size, -1, dtype=np.int32), np.ones(s.kind.size), np.zeros(s.kind.size))
-
-        def made(i: int) -> int:
-            slots = np.full(1 << max(6, (2 * ranges[i].size + 1).bit_length()), -1, dtype=np.int32)
-            store.start[first[i]] = edge[i]
-            own = store._replace(slots=slots)
-            return int(build(s, ranges[i], value, exponent, query, forms, own, int(first[i]), most, stop))
-
-        ends = at_once([partial(made, i) for i in range(len(pieces.below))])
-        ends.append(made(len(pieces.below)))
-        count = np.array(ends) - first[:-1]
-        parts = leaves + np.concatenate(([0], np.cumsum(count)))
-        edges = 0
-        for i in range(len(ranges)):
-            edges = _close(store, int(first[i]), ends[i], edges, leaves, first, first[:-1] - parts[:-1])
-        root = int(forms.number[-1])
-        at = int(np.searchsorted(first, root, side="right")) - 1
-        size = root + 1 - int(first[at] - parts[at]) if root >= leaves else root + 1
-        flat = _without_room(Flat(*store[:6]), size)
-        log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1])) if live[-1] else 0.0
-        pair = float(value[-1]), float(exponent[-1])
-        return flat, log_factor, *pair, np.minimum(parts[:-1], size), bool(used.all())
-
+    """The same for a large circuit in pieces, by several threads; and the parts of the reduced circuit."""
     room = 12 * circuit.num_edges + 96 * circuit.num_nodes
+    work = partial(_pieces_reduced, circuit, pieces, query, codes, reals)
     flat, log_factor, value, exponent, parts, all_used = run(work, 4 * circuit.num_edges, room)
     if value == 0:
         raise impossible()
     if not all_used:  # an indicator that nothing leads to goes
         return (rebuild(flat, np.ones(flat.num_edges, dtype=np.bool_), run)[0], log_factor, value, exponent), None
     return (flat, log_factor, value, exponent), parts
+
+
+def _pieces_reduced(
+    circuit: Circuit, pieces: Pieces, query: Query, codes: IntArray, reals: FloatArray, stop: LongArray
+) -> tuple[Flat, float, float, float, LongArray, bool]:
+    """The reduced circuit, the log of a factor, the root's value as a pair, the parts, whether all indicators are used.
+
+    Each piece has a range of the store to itself; the gaps that are left between them are closed at the end.
+    """
+    s, most, leaves = scaled(circuit), most_children(circuit, query), int(query.first_leaf[-1])
+    value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
+    pass_up(circuit, codes, reals, value, exponent)
+    live, used = np.zeros(circuit.num_nodes, dtype=np.bool_), np.zeros(leaves, dtype=np.bool_)
+    mark_live(s, value, query, live, used, stop)
+    ranges = [nodes[live[nodes]] for nodes in (*pieces.below, pieces.top)]
+    # A node more than needed, and the edges of one, where a node is written before it is found to be another one.
+    first = np.cumsum([leaves] + [order.size + 1 for order in ranges])
+    edge = np.cumsum([0] + [int(_edges_of(s, order, query)) + most for order in ranges])
+    store = _store_for(query, int(first[-1]), int(edge[-1]))
+    forms = Forms(np.full(s.kind.size, -1, dtype=np.int32), np.ones(s.kind.size), np.zeros(s.kind.size))
+
+    def made(i: int) -> int:
+        slots = np.full(1 << max(6, (2 * ranges[i].size + 1).bit_length()), -1, dtype=np.int32)
+        store.start[first[i]] = edge[i]
+        own = store._replace(slots=slots)
+        return int(build(s, ranges[i], value, exponent, query, forms, own, int(first[i]), most, stop))
+
+    ends = at_once([partial(made, i) for i in range(len(pieces.below))])
+    ends.append(made(len(pieces.below)))
+    flat, parts = _closed(store, leaves, first, ends, int(forms.number[-1]))
+    log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1])) if live[-1] else 0.0
+    return flat, log_factor, float(value[-1]), float(exponent[-1]), parts, bool(used.all())
+
+
+def _store_for(query: Query, nodes: int, edges: int) -> Store:
+    """A store with room for so many nodes and edges, which has the indicators of a query and no hash table yet."""
+    leaves = int(query.first_leaf[-1])
+    store = Store(
+        np.zeros(nodes, dtype=np.int8),
+        np.zeros(nodes + 1, dtype=np.int64),
+        np.empty(edges, dtype=np.int32),
+        np.empty(edges),
+        np.full(nodes, -1, dtype=np.int32),
+        np.full(nodes, -1, dtype=np.int32),
+        np.empty(0, dtype=np.int32),
+        np.full(nodes, -1, dtype=np.int64),
+        np.empty(0, dtype=np.int32),
+    )
+    store.var[:leaves] = np.repeat(np.arange(query.cardinality.size), query.cardinality)
+    store.value[:leaves] = np.arange(leaves) - np.repeat(query.first_leaf[:-1], query.cardinality)
+    return store
+
+
+def _closed(store: Store, leaves: int, first: LongArray, ends: list[int], root: int) -> tuple[Flat, LongArray]:
+    """The circuit below a node of the store without the gaps between its ranges, and where the parts begin.
+
+    Range ``i`` has its nodes from ``first[i]`` to ``ends[i]``.
+    """
+    parts = leaves + np.concatenate(([0], np.cumsum(np.array(ends) - first[:-1])))
+    edges = 0
+    for i, end in enumerate(ends):
+        edges = _close(store, int(first[i]), end, edges, leaves, first, first[:-1] - parts[:-1])
+    at = int(np.searchsorted(first, root, side="right")) - 1
+    size = root + 1 - int(first[at] - parts[at]) if root >= leaves else root + 1
+    return _without_room(Flat(*store[:6]), size), np.minimum(parts[:-1], size)
 
 
 def query_of(circuit: Circuit, columns: Sequence[int]) -> Query:

@@ -70,10 +70,21 @@ def edge_by_edge(
     exponent = np.empty(0 if plain == s.kind.size else s.kind.size)
     if plain < s.kind.size:
         forward_from(s, plain, codes, reals, value, exponent)
+    smallest, nodes = smallest_form(s, value, exponent, asked, stop)
+    return smallest, (nodes, value, exponent), exponent[-1] if exponent.size > 0 else 0.0
+
+
+@kernel
+def smallest_form(
+    s: Scaled, value: FloatArray, exponent: FloatArray, asked: Asked, stop: LongArray
+) -> tuple[tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray, float], IntArray]:
+    """The same from the values under the evidence: the arrays and the log of a factor; and the nodes that are needed.
+
+    ``exponent`` is empty if no value needs a power of two.
+    """
     nodes, edges = needed(s, asked, value, stop)
     f = copied(s, nodes, value, exponent, asked, edges, stop)
-    smallest = rebuild_until(f, np.ones(f.child.size, dtype=np.bool_), stop)
-    return smallest, (nodes, value, exponent), exponent[-1] if exponent.size > 0 else 0.0
+    return rebuild_until(f, np.ones(f.child.size, dtype=np.bool_), stop), nodes
 
 
 @kernel

@@ -12,18 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from margmap.circuit import GAUSSIAN, PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray
+from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits
-from margmap.foundation.pairs import TINY, encoded
-from margmap.inference.passes import forward_nodes
+from margmap.foundation.pairs import TINY
 from margmap.inference.pieces import pass_up
 from margmap.inference.scaled import Scaled, is_dense, scaled
-from margmap.solve.forms import Query, leaf_share
 from margmap.solve.query_circuit import Flat
-from margmap.solve.reduce import Reduced, impossible, of_root, query_of, rebuilt
+from margmap.solve.reduce import Reduced, asked_of, impossible, of_root
+from margmap.solve.reduce_sparse import Asked, Needed, smallest_form
 
 #: Rows of one pass.
 ROWS_AT_ONCE = 16
@@ -35,17 +33,12 @@ LEAST_ROWS, LEAST_EDGES, MOST_NODES = 4, 2_000, 1_000_000
 def pays(circuit: Circuit, rows: int) -> bool:
     """Whether so many rows of a circuit are better asked together.
 
-    Not where most edges are in dense blocks, since their matrices read a row of weights once for many edges already.
+    Not where most edges are in dense blocks, since their matrices read a row of weights once for many edges already,
+    nor where numbers need powers of two beside them.
     """
     if rows < LEAST_ROWS or circuit.num_edges < LEAST_EDGES or circuit.num_nodes > MOST_NODES:
         return False
-    return not is_dense(circuit) and circuit.kept(_is_plain)
-
-
-def _is_plain(circuit: Circuit) -> bool:
-    """Whether there are only discrete leaves, and no number that needs a power of two beside it."""
-    s = scaled(circuit)
-    return not ((circuit.kind == GAUSSIAN).any() or s.shift.any() or s.table_shift.any())
+    return not is_dense(circuit) and scaled(circuit).plain
 
 
 class RowsTogether:
@@ -55,7 +48,7 @@ class RowsTogether:
         self._circuit = circuit
         self._codes = np.zeros((0, len(circuit.variables)), dtype=np.int32)
         self._place: dict[bytes, int] = {}
-        self._queries: dict[tuple[int, ...], Query] = {}
+        self._queries: dict[tuple[int, ...], Asked] = {}
         # Only nodes above a variable that differs among the rows seen so far are computed more than once.
         self._first: IntArray | None = None
         self._differs = np.zeros(len(circuit.variables), dtype=np.bool_)
@@ -65,16 +58,12 @@ class RowsTogether:
         # The least value of each row among nodes that are the same for all; rows of the block with one too small.
         self._least = np.ones(ROWS_AT_ONCE)
         self._block, self._small = -1, np.zeros(ROWS_AT_ONCE, dtype=np.bool_)
-        # Of the row that was reduced last: its number, its query, the nodes that its root needs, and their values.
-        self._row, self._columns, self._nodes = -1, list[int](), np.zeros(0, dtype=np.int32)
-        self._value, self._exponent = np.zeros(circuit.num_nodes), np.zeros(circuit.num_nodes)
-        self._number = np.zeros(circuit.num_nodes, dtype=np.int32)  # what a node that is needed is called when copied
 
     def expect(self, rows: Sequence[IntArray]) -> None:
         """The codes of the rows that will be asked about next."""
         self._codes = np.array(rows, dtype=np.int32)
         self._place = {row.tobytes(): i for i, row in enumerate(self._codes)}
-        self._block = self._row = -1
+        self._block = -1
         first = self._codes[0] if self._first is None else self._first
         differs = self._differs | (self._codes != first).any(axis=0)
         if self._first is None or (differs != self._differs).any():
@@ -93,7 +82,6 @@ class RowsTogether:
 
     def reduce(self, columns: Sequence[int], codes: IntArray, reals: FloatArray) -> Reduced | None:
         """What :func:`~margmap.solve.reduce.reduce_codes` gives; None for a row that needs powers of two."""
-        self._row = -1
         row = self._place.get(codes.tobytes(), -1)
         if row < 0 or not columns:
             return None
@@ -104,19 +92,16 @@ class RowsTogether:
         at = row % ROWS_AT_ONCE
         if self._small[at]:
             return None
-        values = self._by_row[at]
-        if values[-1] == 0:
+        value = self._by_row[at].copy()  # which scoring a state changes
+        if value[-1] == 0:
             raise impossible()
         key = tuple(columns)
         if key not in self._queries:
-            self._queries[key] = query_of(self._circuit, columns)
-        query, s = self._queries[key], scaled(self._circuit)
-        self._exponent[self._nodes] = 0.0
-        self._nodes, room = _needed(s, query.asked, values, self._value)
-        arrays = _copied(s, self._nodes, self._value, query, self._number, room)
-        self._row, self._columns = row, list(columns)
-        root = float(self._value[-1])
-        return of_root(self._circuit, columns, query.cardinality, *rebuilt(Flat(*arrays), root), root, 0.0)
+            self._queries[key] = asked_of(self._circuit, columns)
+        asked, plain, never = self._queries[key], np.empty(0), np.zeros(1, dtype=np.int64)
+        smallest, nodes = smallest_form(scaled(self._circuit), value, plain, asked, never)
+        root = (Flat(*smallest[:6]), float(smallest[6]), float(value[-1]), 0.0)
+        return of_root(self._circuit, columns, asked.cardinality, *root, Needed(nodes, value, plain))
 
     def solve(self, columns: Sequence[int], codes: IntArray, reals: FloatArray, limits: Limits) -> None:
         """Nothing is solved here."""
@@ -125,18 +110,9 @@ class RowsTogether:
         """Nothing is remembered of an answer."""
 
     def value_pair(self, codes: IntArray, reals: FloatArray) -> tuple[float, float]:
-        """The value of the circuit under the last row and a state of its query: only what the root needs changes."""
-        s = scaled(self._circuit)
-        if self._row < 0 or not self._is_last_row(codes):
-            value, exponent = self.values(codes, reals)
-            return float(value[-1] * s.total), float(exponent[-1] + s.total_exponent)
-        forward_nodes(s, None, self._nodes, codes, reals, self._value, self._exponent, None)
-        return float(self._value[-1] * s.total), float(self._exponent[-1] + s.total_exponent)
-
-    def _is_last_row(self, codes: IntArray) -> bool:
-        given = codes.copy()
-        given[self._columns] = self._codes[self._row, self._columns]
-        return bool(np.array_equal(given, self._codes[self._row]))
+        """The value of the circuit under a row, as a pair; rows that were reduced here are scored without this."""
+        s, (value, exponent) = scaled(self._circuit), self.values(codes, reals)
+        return float(value[-1] * s.total), float(exponent[-1] + s.total_exponent)
 
     def values(self, codes: IntArray, reals: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The relative values of all nodes under a row, as pairs."""
@@ -184,73 +160,3 @@ def _turned(values: FloatArray, by_row: FloatArray) -> None:
     for n in range(values.shape[0]):
         for j in range(values.shape[1]):
             by_row[j, n] = values[n, j]
-
-
-@kernel
-def _needed(s: Scaled, asked: NDArray[np.bool_], values: FloatArray, value: FloatArray) -> tuple[IntArray, int]:
-    """The nodes with a query variable that the root needs, children first, and how many edges they have.
-
-    ``value`` gets their values and their children's. A child that is not among them has a value that no state of the
-    query changes.
-    """
-    root = s.kind.size - 1
-    marks = np.zeros(s.kind.size, dtype=np.bool_)
-    nodes, at, edges = np.empty(s.kind.size, dtype=np.int32), s.kind.size, 0
-    value[root] = values[root]
-    marks[root] = asked[root]
-    for n in range(root, -1, -1):
-        if not marks[n]:
-            continue
-        at -= 1
-        nodes[at] = n
-        edges += s.start[n + 1] - s.start[n]
-        for e in range(s.start[n], s.start[n + 1]):
-            c = s.child[e]
-            value[c] = values[c]
-            if asked[c] and value[c] > 0 and (s.kind[n] == PRODUCT or s.weight[e] > 0):
-                marks[c] = True
-    return np.copy(nodes[at:]), edges
-
-
-@kernel
-def _copied(
-    s: Scaled, nodes: IntArray, value: FloatArray, query: Query, number: IntArray, edges: int
-) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray]:
-    """What :func:`~margmap.solve.reduce_sparse.edge_by_edge` makes, from the nodes that the root needs."""
-    first, cardinality = query.first_leaf, query.cardinality
-    for n in nodes:
-        if s.kind[n] < PRODUCT:
-            edges += cardinality[query.position[s.var[n]]]
-    leaves = first[-1]
-    kind, start = np.zeros(leaves + nodes.size, dtype=np.int8), np.zeros(leaves + nodes.size + 1, dtype=np.int64)
-    child, weight = np.empty(edges, dtype=np.int32), np.ones(edges)
-    var, code = np.full(kind.size, -1, dtype=np.int32), np.full(kind.size, -1, dtype=np.int32)
-    for q in range(cardinality.size):
-        for x in range(cardinality[q]):
-            var[first[q] + x], code[first[q] + x] = q, x
-    end = 0
-    for i in range(nodes.size):
-        n = nodes[i]
-        kind[leaves + i] = SUM
-        if s.kind[n] < PRODUCT:
-            q = query.position[s.var[n]]
-            for x in range(cardinality[q]):
-                part = leaf_share(s, n, x, cardinality[q])
-                if part != 0:
-                    child[end], weight[end] = first[q] + x, part
-                    end += 1
-        elif s.kind[n] == PRODUCT:
-            kind[leaves + i] = PRODUCT
-            for e in range(s.start[n], s.start[n + 1]):
-                if query.asked[s.child[e]]:
-                    child[end] = number[s.child[e]]
-                    end += 1
-        else:
-            for e in range(s.start[n], s.start[n + 1]):
-                share = s.weight[e] * value[s.child[e]] / value[n]
-                if share > 0:
-                    child[end], weight[end] = number[s.child[e]], share if share >= TINY else encoded(share, 0.0)
-                    end += 1
-        number[n] = leaves + i
-        start[leaves + i + 1] = end
-    return kind, start, child[:end], weight[:end], var, code

@@ -26,10 +26,10 @@ from margmap.solve.forms import Forms, Query, Store
 from margmap.solve.methods.frontier.scope_tree import operations_on_the_way, plan_of
 from margmap.solve.methods.frontier.solve import FIRST_WIDTH, PAIRS, PAIRS_OF_ONE, QUICK_WORK, after_sweep
 from margmap.solve.methods.frontier.sweep import sweep
-from margmap.solve.output_bounds import bound_nodes, log_bound
-from margmap.solve.query_circuit import Flat, count_operations
+from margmap.solve.output_bounds import bounds_of_range, log_bound
+from margmap.solve.query_circuit import NO_ROWS, Flat, count_operations
 from margmap.solve.result import Outcome
-from margmap.solve.supports import mark_deterministic, mark_supports, words_of
+from margmap.solve.supports import deterministic_range, support_words, supports_of_range
 from margmap.solve.values import evaluate_range
 
 S = TypeVar("S", bound=np.generic)
@@ -42,7 +42,7 @@ class KeptFrontier:
         self._query, self._dense = query, is_dense(circuit)
         self._circuit_scope = circuit.scopes.id
         self._scope_of, self._scopes = _query_scopes(circuit, columns)
-        self._words, self._groups = words_of(query.cardinality)
+        self._words, self._groups = support_words(query.cardinality)
         self.empty()
 
     def empty(self) -> None:
@@ -93,15 +93,15 @@ class KeptFrontier:
             rows = self._rows[:count]
             rows[begin:] = block_rows(flat.kind[begin:], flat.start[begin:], flat.child, flat.weight, None)
             rows[begin:][rows[begin:] >= 0] += begin
-        self._can[begin:count] = 0
-        mark_supports(flat, rows, self._words, self._can, begin, count, never)
-        mark_deterministic(flat, rows, self._can, self._words, self._deterministic, begin, count, never)
+        self._can[begin:count], self._deterministic[begin:count] = 0, False
+        supports_of_range(flat, rows, self._words, self._can, begin, count, never)
+        deterministic_range(flat, rows, self._can, self._words, self._deterministic, begin, count, never)
         self._value[begin:count], self._exponent[begin:count], self._way[begin:count] = 1.0, 0.0, 1.0
         self._share[edges] = 1.0
         known = (flat, rows, self._deterministic, self._value, self._exponent, self._way, self._share)
-        faithful, least = bound_nodes(*known, begin, count, never)
+        faithful, least = bounds_of_range(*known, begin, count, never)
         self._operations[begin:count] = 0.0
-        count_operations(flat, self._operations, begin)
+        count_operations(flat, NO_ROWS if rows is None else rows, self._operations, begin)
         self._faithful, self._least = self._faithful and bool(faithful), min(self._least, float(least))
         self.count = count
 
@@ -129,7 +129,6 @@ class KeptFrontier:
         fits, plan = plan_of(whole, nodes, self._scope, self._scopes, np.zeros(1, dtype=np.int64))
         if not fits:
             return None
-        plan = plan.with_blocks(rows)
         log_whole, slack = log_bound(self._value[root], self._exponent[root]), limits.gap / 4
         rounding = EPS * (float(operations_on_the_way(whole, plan)) + float(self._operations[root]))
         best, floor = start, log_whole + self._log_value(flat, rows, start)
@@ -140,7 +139,7 @@ class KeptFrontier:
             if log_whole > floor + slack:
                 limits.check()
                 log_floor, pairs = floor + slack - log_whole, PAIRS + PAIRS_OF_ONE * FIRST_WIDTH
-                problem = (flat, flat.weight, self._least, plan, None, start.size)
+                problem = (flat, NO_ROWS if rows is None else rows, flat.weight, self._least, plan, None, start.size)
                 work = partial(sweep, *problem, log_floor, FIRST_WIDTH, pairs, 1)
                 swept = work(np.array([0, quick(QUICK_WORK)]))
                 if not swept[0]:

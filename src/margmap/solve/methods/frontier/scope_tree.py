@@ -13,7 +13,7 @@ from margmap.circuit.scopes import intern_scopes, scope_tree
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.pairs import EPS
-from margmap.solve.query_circuit import Flat, operations
+from margmap.solve.query_circuit import NO_ROWS, Flat, operations
 
 # Nodes that are rewritten between two looks at the clock.
 NODES_AT_ONCE = 4096
@@ -36,12 +36,6 @@ class Plan(NamedTuple):
     out_at: LongArray
     out: IntArray
     column: IntArray
-    #: For each node the first row of its dense block, or -1; empty if nobody has looked for blocks, or there are few.
-    rows: IntArray = np.zeros(0, dtype=np.int32)
-
-    def with_blocks(self, rows: IntArray | None) -> Plan:
-        """The same with the dense blocks of the circuit, as :func:`~margmap.solve.query_circuit.rows_of` finds them."""
-        return self if rows is None else self._replace(rows=rows)
 
 
 def make_plan(
@@ -52,14 +46,14 @@ def make_plan(
     ``check`` is called now and then during the rewriting, which is not compiled.
     """
     words = max(1, -(-variables // 64))
-    scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words)
+    scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words, True)
     fits, plan = run(partial(plan_of, flat, _all_nodes(flat), scope, bits.shape[0]), flat.num_edges, _room(flat))
     if not fits:
         parent = scope_tree(bits)
         if parent is None:
             return None
         flat = _nest(flat, scope, parent, check or (lambda: None))
-        scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words)
+        scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words, True)
         _, plan = run(partial(plan_of, flat, _all_nodes(flat), scope, bits.shape[0]), flat.num_edges, _room(flat))
     return flat, plan
 
@@ -73,15 +67,16 @@ def _room(flat: Flat) -> int:
     return 4 * flat.num_edges + 24 * flat.num_nodes
 
 
-def rounding_of(flat: Flat, plan: Plan) -> float:
+def rounding_of(flat: Flat, plan: Plan, rows: IntArray | None = None) -> float:
     """How far, relatively, the bounds that a sweep compares can be under the exact ones.
 
     Each operation errs by at most half an eps. An outside bound is a sum of products made on the way down, a score one
     more sum over the products of a scope: in each scope on the way no number takes part in more additions and
     multiplications than there are nodes and parts. The entries of vectors, and the largest of them, which stand for
-    the scopes beside the way, are values of the circuit: they bring the rounding of one pass up.
+    the scopes beside the way, are values of the circuit: they bring the rounding of one pass up. ``rows`` has the first
+    rows of dense blocks, if they are known.
     """
-    on_the_way, of_a_pass = _operations(flat, plan)
+    on_the_way, of_a_pass = _operations(flat, plan, NO_ROWS if rows is None else rows)
     return float(EPS * on_the_way) + float(EPS * of_a_pass)
 
 
@@ -233,8 +228,13 @@ def plan_of(f: Flat, nodes: IntArray, scope: IntArray, n_scopes: int, stop: Long
     for n in nodes:
         if column[n] >= 0:
             out[out_at[scope[n]] + column[n]] = n
-    no_rows = np.zeros(0, dtype=np.int32)
-    return fits, Plan(scope, place, node_at, node, part_at, part, factor, out_at, out, column, no_rows)
+    return fits, Plan(scope, place, node_at, node, part_at, part, factor, out_at, out, column)
+
+
+@kernel
+def _operations(f: Flat, plan: Plan, rows: IntArray) -> tuple[int, float]:
+    """What one number goes through on the way down, and in a pass up."""
+    return operations_on_the_way(f, plan), operations(f, rows)
 
 
 @kernel
@@ -257,9 +257,3 @@ def operations_on_the_way(f: Flat, plan: Plan) -> int:
         for i in range(plan.part_at[s], plan.part_at[s + 1]):
             above[plan.part[i]] = here
     return worst
-
-
-@kernel
-def _operations(f: Flat, plan: Plan) -> tuple[int, float]:
-    """What one number goes through on the way down, and in a pass up."""
-    return operations_on_the_way(f, plan), operations(f)

@@ -12,10 +12,10 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import PRODUCT, SUM, FloatArray, LongArray
+from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.matrices import add_rows, row_products, times_vector
-from margmap.foundation.pairs import EPS, LN2, log_of
+from margmap.foundation.pairs import EPS, LN2, TINY, log_of
 from margmap.foundation.sorting import descending, nth_largest
 from margmap.solve.methods.frontier.pending import Pending, Use, Uses
 from margmap.solve.methods.frontier.scope_tree import Plan
@@ -31,6 +31,7 @@ Marks = NDArray[np.uint8]
 @kernel
 def sweep(
     f: Flat,
+    rows: IntArray,
     share: FloatArray,
     least: float,
     plan: Plan,
@@ -48,7 +49,8 @@ def sweep(
     at no more than twice ``pairs`` pairs of vectors one by one; what the others can reach is merged too. The sweep
     ends early when another thread sets ``stop[0]`` or it has done about ``stop[1]`` multiplications. ``least`` is the
     smallest product of the shares on a way through sums alone: it tells when something may become too small for a
-    double; then it is raised to ``SMALLEST``. So no value is under the true one by more than rounding.
+    double; then it is raised to ``SMALLEST``. So no value is under the true one by more than rounding. ``rows`` has the
+    first rows of dense blocks, see :mod:`margmap.inference.dense`; it is empty for a circuit with few of them.
 
     Returns whether the sweep came to its end, the log values of the ``best_of`` best states found, those states, an
     upper bound of the log value of every state that was merged or is not above the floor, and the width of the widest
@@ -97,7 +99,7 @@ def sweep(
         s = stack[depth - 1]
         parts = plan.part_at[s + 1] - plan.part_at[s]
         if turn[depth - 1] == 0:
-            _enter(f, share, plan, s, outside, total)
+            _enter(f, rows, share, plan, s, outside, total)
         if turn[depth - 1] < parts:
             # The bounds outside of this part, with those of its siblings that are done already tightened.
             _push(f, plan, s, turn[depth - 1], total, limit, outside)
@@ -120,7 +122,7 @@ def sweep(
             if parts == 0:
                 careful = least <= SMALLEST
                 kept, kept_left, kept_right, kept_merged, kept_use = _values(
-                    f, share, plan, pending, step, s, outside, floor, most, best_of, careful
+                    f, rows, share, plan, pending, step, s, outside, floor, most, best_of, careful
                 )
             else:
                 t = plan.part[plan.part_at[s] + j + 1]
@@ -147,7 +149,8 @@ def sweep(
                     smallest[s] = smallest[t0]
                 careful = smallest[s] * smallest[t] * least <= SMALLEST
                 kept, kept_left, kept_right, kept_merged, kept_use = _join(
-                    f, share, plan, pending, step, s, j, kept, kept_merged, kept_use, other, other_merged, other_use,
+                    f, rows, share, plan, pending, step, s, j,
+                    kept, kept_merged, kept_use, other, other_merged, other_use,
                     total, limit, outside, floor, most, pairs, best_of, careful, stop,
                 )  # fmt: skip
                 if stop[0] != 0:
@@ -280,36 +283,45 @@ def _rescale(vectors: FloatArray, factor: float) -> float:
 
 
 @kernel
-def _enter(f: Flat, share: FloatArray, plan: Plan, s: int, outside: FloatArray, total: FloatArray) -> None:
+def _enter(
+    f: Flat, rows: IntArray, share: FloatArray, plan: Plan, s: int, outside: FloatArray, total: FloatArray
+) -> None:
     """Outside bounds of all nodes of a scope, from those of the nodes used outside."""
     i = plan.node_at[s + 1]
     while i > plan.node_at[s]:
         i -= 1
         n = plan.node[i]
+        if rows.size > 0 and rows[n] >= 0:
+            first = n
+            while i > plan.node_at[s] and plan.node[i - 1] == first - 1 and rows[first - 1] == rows[n]:
+                first, i = first - 1, i - 1
+            whole = total[first : n + 1].copy()
+            for r in range(whole.size):
+                if plan.column[first + r] >= 0:
+                    whole[r] += outside[first + r]
+            if _far_from_zero(whole):  # then no product with a share is under SMALLEST
+                total[first : n + 1] = whole
+                gained = np.zeros(f.start[n + 1] - f.start[n])
+                add_rows(share[f.start[first] : f.start[n + 1]], whole, gained)
+                for c in range(gained.size):
+                    total[f.child[f.start[n] + c]] += gained[c]
+                continue
+            i += n - first
         if plan.column[n] >= 0:
             total[n] += outside[n]
-        if plan.rows.size > 0 and plan.rows[n] >= 0:
-            last = i
-            while i > plan.node_at[s] and _same_block(plan, n, plan.node[i - 1], i - 1 - last):
-                i -= 1
-                if plan.column[plan.node[i]] >= 0:
-                    total[plan.node[i]] += outside[plan.node[i]]
-            _enter_block(f, share, plan.node[i], n + 1, total)
-        elif f.kind[n] == SUM:
+        if f.kind[n] == SUM:
             for e in range(f.start[n], f.start[n + 1]):
                 if total[n] > 0:
                     total[f.child[e]] += max(share[e] * total[n], SMALLEST)
 
 
 @kernel
-def _enter_block(f: Flat, share: FloatArray, n: int, end: int, total: FloatArray) -> None:
-    """What the rows ``n`` to ``end`` of a dense block add to the outside bounds of their children."""
-    if not total[n:end].any():
-        return
-    gained = np.zeros(f.start[n + 1] - f.start[n])
-    add_rows(share[f.start[n] : f.start[end]], total[n:end], gained)
-    for i in range(gained.size):
-        total[f.child[f.start[n] + i]] += max(gained[i], SMALLEST)
+def _far_from_zero(values: FloatArray) -> bool:
+    """Whether all of some numbers are 0, or so large that a product with a share, at least ``TINY``, is a double."""
+    near = 0
+    for x in values:
+        near += 0 < x < TINY
+    return near == 0
 
 
 @kernel
@@ -334,7 +346,7 @@ def _product(a: float, b: float) -> float:
 
 @kernel
 def _evaluate_sums(
-    f: Flat, share: FloatArray, plan: Plan, s: int, value: FloatArray, lanes: int, careful: bool
+    f: Flat, rows: IntArray, share: FloatArray, plan: Plan, s: int, value: FloatArray, lanes: int, careful: bool
 ) -> None:
     """Values of the sums of a scope for several states at once, given those of its products or leaves.
 
@@ -344,12 +356,21 @@ def _evaluate_sums(
     while i + 1 < plan.node_at[s + 1]:
         i += 1
         n = plan.node[i]
-        if plan.rows.size > 0 and plan.rows[n] >= 0 and not careful:
-            first = i
-            while i + 1 < plan.node_at[s + 1] and _same_block(plan, n, plan.node[i + 1], i + 1 - first):
-                i += 1
-            _evaluate_block(f, share, plan, n, n + 1 + i - first, value, lanes)
-        elif f.kind[n] == SUM:
+        if rows.size > 0 and rows[n] >= 0 and not careful:
+            end, last = n + 1, n + plan.node_at[s + 1] - i
+            while end < last and plan.node[i + end - n] == end and rows[end] == rows[n]:
+                end += 1
+            children = f.child[f.start[n] : f.start[n + 1]]
+            below, found = np.empty(children.size), np.empty(end - n)
+            for k in range(lanes):
+                for c in range(children.size):
+                    below[c] = value[plan.place[children[c]], k]
+                times_vector(share[f.start[n] : f.start[end]], below, found)
+                for r in range(end - n):
+                    value[plan.place[n] + r, k] = found[r]
+            i += end - n - 1
+            continue
+        if f.kind[n] == SUM:
             row = plan.place[n]
             for k in range(lanes):
                 value[row, k] = 0.0
@@ -361,25 +382,6 @@ def _evaluate_sums(
                     for k in range(lanes):
                         if value[other, k] > 0:
                             value[row, k] = max(value[row, k], SMALLEST)
-
-
-@kernel
-def _same_block(plan: Plan, n: int, other: int, away: int) -> bool:
-    """Whether a node is the row of the block of node ``n`` that stands so many places behind it, or before it."""
-    return bool(other == n + away and plan.rows[other] == plan.rows[n])
-
-
-@kernel
-def _evaluate_block(f: Flat, share: FloatArray, plan: Plan, n: int, end: int, value: FloatArray, lanes: int) -> None:
-    """The same for the rows ``n`` to ``end`` of a dense block: a matrix times a vector for each state."""
-    children = f.child[f.start[n] : f.start[n + 1]]
-    below, found = np.empty(children.size), np.empty(end - n)
-    for k in range(lanes):
-        for i in range(children.size):
-            below[i] = value[plan.place[children[i]], k]
-        times_vector(share[f.start[n] : f.start[end]], below, found)
-        for i in range(found.size):
-            value[plan.place[n] + i, k] = found[i]
 
 
 @kernel
@@ -433,6 +435,7 @@ def _dominated(
 @kernel
 def _values(
     f: Flat,
+    rows: IntArray,
     share: FloatArray,
     plan: Plan,
     pending: Pending | None,
@@ -458,7 +461,7 @@ def _values(
             value[i - first, k] = 1.0
             code[k] = f.value[plan.node[i]]
             k += 1
-    _evaluate_sums(f, share, plan, s, value, leaves, careful)
+    _evaluate_sums(f, rows, share, plan, s, value, leaves, careful)
     score = np.zeros(leaves)
     used = np.zeros(entries, dtype=np.uint8)
     for i in range(entries):
@@ -607,7 +610,7 @@ def _gather(f: Flat, plan: Plan, s: int, first: FloatArray) -> FloatArray:
 
 @kernel
 def _join(
-    f: Flat, share: FloatArray, plan: Plan, pending: Pending | None, step: int, s: int, j: int,
+    f: Flat, rows: IntArray, share: FloatArray, plan: Plan, pending: Pending | None, step: int, s: int, j: int,
     first: FloatArray, first_merged: Marks, first_use: Uses | None,
     second: FloatArray, second_merged: Marks, second_use: Uses | None,
     total: FloatArray, limit: FloatArray, outside: FloatArray,
@@ -684,7 +687,7 @@ def _join(
                     c = order[at + k]
                     value[row[p], k] = _product(first[pair_first[c], p], second[pair_second[c], column[p]])
         if final:
-            _evaluate_sums(f, share, plan, s, value, filled, careful)
+            _evaluate_sums(f, rows, share, plan, s, value, filled, careful)
         for k in range(filled):
             c = order[at + k]
             for i in range(entries):
@@ -726,7 +729,7 @@ def _join(
                 for k in range(filled):
                     value[row[p], k] = lost[at + k, p]
             if final:
-                _evaluate_sums(f, share, plan, s, value, filled, careful)
+                _evaluate_sums(f, rows, share, plan, s, value, filled, careful)
             for k in range(filled):
                 for i in range(entries):
                     surplus[i] = max(surplus[i], value[entry_row[i], k])
