@@ -30,7 +30,7 @@ class Plan(NamedTuple):
     node: IntArray
     part_at: LongArray
     part: IntArray
-    #: Like ``Flat.child``, but the children of a product in the order of its scope's parts; nothing for sums.
+    #: Like ``Flat.child``, but only below products, whose children are in the order of their scope's parts.
     factor: IntArray
     #: Nodes of scope s that something outside of it uses: ``out[out_at[s]:out_at[s + 1]]``; column of each, or -1.
     out_at: LongArray
@@ -211,7 +211,7 @@ def plan_of(f: Flat, nodes: IntArray, scope: IntArray, n_scopes: int, stop: Long
             part_place[t] = filled[whole[t]] - part_at[whole[t]]
             part[filled[whole[t]]] = t
             filled[whole[t]] += 1
-    factor = np.empty(f.child.size, dtype=np.int32)
+    factor = np.empty(f.child.size, dtype=np.int32) if fits else f.child.copy()
     if fits:
         for n in nodes:
             if f.kind[n] == PRODUCT:
