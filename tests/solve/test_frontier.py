@@ -83,7 +83,7 @@ def test_bounds_hold_under_any_width_limit(sort, monkeypatch):
         if weak:
             monkeypatch.setattr(frontier, "Incumbents", Weak)
             sweep_only(monkeypatch)
-        for seed in range(2000, 2000 + cases(12)):
+        for seed in range(2000, 2000 + cases(20)):
             p = make(sort, seed)
             for width in (1, 2, 3):
                 r = mm.marginal_map(p.circuit, p.query, p.evidence, "frontier", width=width, max_width=width)

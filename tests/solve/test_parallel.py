@@ -68,7 +68,7 @@ def cut_short(monkeypatch):
 @pytest.mark.parametrize("sort", SORTS)
 def test_equals_enumeration(sort, cut_short):
     shared = 0
-    for p, number in several(sort, range(7000, 7000 + cases(4)), 6):
+    for p, number in several(sort, range(7000, 7000 + cases(6)), 6):
         executor = Here(number)
         method = "branch" if sort in STRUCTURED and number % 2 else "auto"
         r = mm.marginal_map(p.circuit, p.query, p.evidence, method, executor=executor)
