@@ -4,13 +4,17 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4
 
-.PHONY: demo test lint types unit interop docs dist coverage reproduce bench clean
+.PHONY: demo test lint types code unit interop docs dist coverage reproduce bench clean
 
 demo: $(READY)
 	@$(BIN)/margmap demo
 
-test: lint types unit
+# What needs one core (types) beside what needs all but waits at times (code); then the tests.
+test: $(READY)
+	$(MAKE) --jobs 3 lint types code
+	$(PYTEST)
 
 lint: $(READY)
 	$(BIN)/ruff check .
@@ -19,11 +23,13 @@ lint: $(READY)
 types: $(READY)
 	$(BIN)/mypy
 
-# Byte code and machine code first, on all cores: tests start many processes, and would wait for each other's compiling.
-unit: $(READY)
+# Byte code and machine code, on all cores: tests start many processes, and would wait for each other's compiling.
+code: $(READY)
 	$(BIN)/python -m compileall -q src
 	$(BIN)/margmap warmup
-	$(BIN)/python -m pytest -n auto --maxprocesses 4
+
+unit: code
+	$(PYTEST)
 
 interop:
 	$(PYTHON) scripts/interop.py
@@ -52,5 +58,5 @@ clean:
 $(READY): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit("margmap needs Python 3.10 or newer; this is " + sys.version.split()[0] + ". Run: make PYTHON=python3.12 ...") if sys.version_info < (3, 10) else None'
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --no-compile --disable-pip-version-check --editable '.[dev]'
 	@touch $@

@@ -42,7 +42,8 @@ def run(folder: Path, name: str, method: str, seconds: float) -> dict:
     trace: list[tuple[float, float, float]] = []
 
     def tell(progress: mm.Progress) -> None:
-        trace.append((progress.seconds, progress.log_lower, progress.log_upper))
+        if not trace or trace[-1][1:] != (progress.log_lower, progress.log_upper):
+            trace.append((progress.seconds, progress.log_lower, progress.log_upper))
 
     clock = limits.Limits().clock
     begun = clock()

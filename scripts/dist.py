@@ -77,12 +77,21 @@ SMOKE = {
         assert r.status == "optimal", r
     """,
     "explore": """
-        import subprocess, sys, urllib.request
+        import json, subprocess, sys
+        from urllib.request import Request, urlopen
         command = [sys.executable, "-m", "margmap", "explore", "coin.json"]
         with subprocess.Popen(command, stdout=-1, text=True) as server:
-            link = server.stdout.readline().strip()
-            assert b"margmap" in urllib.request.urlopen(link).read()
-            server.terminate()
+            try:
+                link = server.stdout.readline().strip()
+                assert b"margmap" in urlopen(link).read()
+                names = [variable["name"] for variable in json.load(urlopen(link + "model"))["variables"]]
+                asked = {"query": [names.index("rain")], "evidence": {names.index("grass"): 1}}
+                headers = {"Content-Type": "application/json"}
+                events = urlopen(Request(link + "ask", json.dumps(asked).encode(), headers)).read().splitlines()
+                answer = {event["kind"]: event for event in map(json.loads, events)}["answer"]
+                assert (answer["status"], answer["best"]["state"]) == ("optimal", [1]), answer
+            finally:
+                server.terminate()
     """,
     "cluster": """
         import margmap as mm

@@ -3,10 +3,13 @@
     .venv/bin/python scripts/measure_coverage.py                      # `make coverage` does this
     .venv/bin/python scripts/measure_coverage.py --jobs 1             # one process
     .venv/bin/python scripts/measure_coverage.py tests/io tests/cli   # some of the tests: the table, no record
+    .venv/bin/python scripts/measure_coverage.py --into F tests/io    # add to what is in the folder F; the rest later,
+    .venv/bin/python scripts/measure_coverage.py --whole F            # until F has the whole suite: table and record
 
 Kernels run as machine code, into which coverage cannot see, so ``[tool.coverage.report]`` of pyproject.toml leaves
 functions with ``@kernel`` out. What the commands and workers do that tests start as processes of their own counts.
-A run of the whole suite writes ``docs/coverage.json``, which docs/reliability.md quotes, and fails below the floor.
+A run of the whole suite writes ``docs/coverage.json``, which docs/reliability.md quotes and the README shows, and fails
+below the floor.
 """
 
 from __future__ import annotations
@@ -25,10 +28,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 RECORD = ROOT / "docs" / "coverage.json"
 PAGE = ROOT / "docs" / "reliability.md"
+README = ROOT / "README.md"
+PLATE = ROOT / "docs" / "assets" / "coverage.svg"
 #: The share of lines and branches, in percent, below which this script fails.
 FLOOR = 92.0
 #: Where the page has the figure.
 QUOTED = re.compile(r"(Lines and branches of `src` without kernels: \*\*)([^*]+)(\*\*)")
+#: Where the README has it: what a reader sees in place of the picture.
+SHOWN = re.compile(r"(!\[coverage: )([^]]+)(\])")
 #: What coverage counts in a file, by the names in its JSON report.
 COUNTS = ("covered_lines", "num_statements", "covered_branches", "num_branches")
 
@@ -37,18 +44,21 @@ def main() -> None:
     """Run the tests under coverage in this process's Python, print what is missed, and keep the figures."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--jobs", type=int, default=2, help="processes that run tests (default 2)")
+    parser.add_argument("--into", type=Path, metavar="FOLDER", help="keep the data in this folder, with what is there")
+    parser.add_argument("--whole", type=Path, metavar="FOLDER", help="run nothing: this folder has the whole suite")
     parser.add_argument("tests", nargs="*", help="files, folders or options of pytest (default: the whole suite)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="margmap-coverage-") as name:
-        folder = Path(name)
-        failed = run_tests(folder, options.tests, options.jobs)
+        folder = (options.whole or options.into or Path(name)).resolve()
+        folder.mkdir(exist_ok=True)
+        failed = 0 if options.whole else run_tests(folder, options.tests, options.jobs)
         report = read_report(folder)
     by_room = rooms(report["files"])
     for room, share in by_room.items():
         print(f"{room:16} {share:5.1f} %")
     percent = share_of([report["totals"]])
     print(f"lines and branches without kernels: {percent:.1f} %, floor {FLOOR:.0f} %")
-    if failed or options.tests:
+    if failed or options.tests or options.into:
         sys.exit(failed)
     keep({"percent": percent, "python": platform.python_version(), "rooms": by_room})
     sys.exit(percent < FLOOR)
@@ -62,7 +72,8 @@ def run_tests(folder: Path, tests: list[str], jobs: int) -> int:
 
 def read_report(folder: Path) -> dict[str, dict[str, dict[str, dict[str, int]]]]:
     """The counts of all processes together, by file; the table of what is missed is printed on the way."""
-    coverage(folder, ["-m", "coverage", "combine", "--quiet"]).check_returncode()
+    if any(folder.glob("data.*")):
+        coverage(folder, ["-m", "coverage", "combine", "--quiet", "--append"]).check_returncode()
     coverage(folder, ["-m", "coverage", "report", "--show-missing", "--skip-covered", "--sort=cover"])
     coverage(folder, ["-m", "coverage", "json", "--quiet", "-o", str(folder / "report.json")]).check_returncode()
     return json.loads((folder / "report.json").read_text(encoding="utf-8"))
@@ -97,10 +108,24 @@ def quoted() -> str:
 
 
 def keep(record: dict[str, object]) -> None:
-    """Write the record, and the figure into the page that quotes it."""
+    """Write the record, and the figure into the page that quotes it and the README that shows it."""
     RECORD.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    page = PAGE.read_text(encoding="utf-8")
-    PAGE.write_text(QUOTED.sub(rf"\g<1>{record['percent']} %\g<3>", page), encoding="utf-8")
+    figure = f"{record['percent']} %"
+    for path, place in ((PAGE, QUOTED), (README, SHOWN)):
+        path.write_text(place.sub(rf"\g<1>{figure}\g<3>", path.read_text(encoding="utf-8")), encoding="utf-8")
+    PLATE.write_text(plate("coverage", figure), encoding="utf-8")
+
+
+def plate(label: str, value: str) -> str:
+    """A small picture with a word on grey and a figure on green."""
+    left, right = 7 * len(label) + 10, 7 * len(value) + 10
+    text = 'y="14" fill="#fff" text-anchor="middle" font-family="Verdana,sans-serif" font-size="11"'
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img">'
+        f"<title>{label}: {value}</title>"
+        f'<rect width="{left}" height="20" fill="#555"/><rect x="{left}" width="{right}" height="20" fill="#287a33"/>'
+        f'<text x="{left / 2}" {text}>{label}</text><text x="{left + right / 2}" {text}>{value}</text></svg>\n'
+    )
 
 
 if __name__ == "__main__":

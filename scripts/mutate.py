@@ -120,6 +120,7 @@ class Slot:
             "NUMBA_CACHE_DIR": str(cache),
             "PYTHONDONTWRITEBYTECODE": "1",
             "MARGMAP_TIER": os.environ.get("MARGMAP_TIER", "compile"),
+            "MARGMAP_THOROUGH": os.environ.get("MARGMAP_THOROUGH", "3"),  # some breaks are seen by one case in hundreds
             "CI": "1",  # hypothesis always tries the same examples
         }
         fixed = ["-q", "-rfE", "--tb=short", "-p", "no:cacheprovider", "-o", "addopts=", "-W", "error"]

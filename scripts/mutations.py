@@ -278,9 +278,9 @@ FRONTIER_BREAKS = _of(
         ("tests/solve/test_near_ties.py::test_the_k_best_are_complete[frontier]",),
     ),
     (
-        "",
-        "log_upper = min(log_upper, max(raised(upper, log_whole), floor + slack))",
-        "log_upper = min(log_upper, floor + slack)",
+        "def after_sweep(",
+        "return merged, min(log_upper, max(raised(upper, log_whole), least))",
+        "return merged, min(log_upper, least)",
         "what was merged does not count in the bound",
         (f"{WIDTHS}[coins]", f"{WIDTHS}[latent tree]"),
     ),
@@ -314,11 +314,31 @@ FRONTIER_BREAKS = _of(
     ),
 )
 
+KEPT = "tests/solve/test_session.py::test_single_answers"
+
+KEPT_FORMS_BREAKS = _of(
+    "solve/methods/frontier/kept.py",
+    (
+        "def solve(",
+        "if merged or log_upper > floor + slack + rounding:",
+        "if False:",
+        "what a sweep over kept forms has merged passes for proven",
+        (f"{KEPT}_on_dense_blocks",),
+    ),
+    (
+        "def _log_value(",
+        "self._state, self._evaluated = state.copy(), 0",
+        "self._state = state.copy()",
+        "a state has the values of another one at the nodes that are kept",
+        (f"{KEPT}_on_dense_blocks",),
+    ),
+)
+
 PLAN_BREAKS = _of(
     "solve/methods/frontier/scope_tree.py",
     (
         "",
-        "float(EPS * _operations(flat, plan))",
+        "float(EPS * operations_on_the_way(flat, plan))",
         "0.0",
         "the rounding of a sweep counts as nothing",
         (f"{ROUNDING}::test_the_rounding_of_outside_bounds_is_counted",),
@@ -331,16 +351,16 @@ PLAN_BREAKS = _of(
         (f"{ROUNDING}::test_the_rounding_of_scopes_beside_the_way_is_counted",),
     ),
     (
-        "def _operations(",
+        "def operations_on_the_way(",
         "above[plan.part[i]] = here",
         "above[plan.part[i]] = 0",
         "the rounding of one scope is counted, not of all on the way",
         (f"{ROUNDING}::test_the_rounding_of_outside_bounds_is_counted",),
     ),
     (
-        "def _plan(",
-        "return fits, (place",
-        "return True, (place",
+        "def plan_of(",
+        "return fits, Plan(",
+        "return True, Plan(",
         "products that split a scope in different ways pass for one structure",
         (f"{SWEEP}[laminar]", f"{SWEEP}[structured]"),
     ),
@@ -759,7 +779,7 @@ BOUNDS_BREAKS = (
             (BOUNDS,),
         ),
         (
-            "def _deterministic(",
+            "def mark_deterministic(",
             "for other in range(f.start[n], e):",
             "for other in range(e - 1, e):",
             "only neighbouring children are compared",
@@ -769,7 +789,7 @@ BOUNDS_BREAKS = (
     + _of(
         "solve/output_bounds.py",
         (
-            "def _output_bounds(",
+            "def bound_nodes(",
             "v = max(v, share[e]) if take_max[n] else v + share[e]",
             "v = max(v, share[e])",
             "a sum whose children do not exclude each other takes the maximum",
@@ -1233,7 +1253,7 @@ NUMBER_BREAKS = [
     *_of(
         "solve/query_circuit.py",
         (
-            "def _operations(",
+            "def count_operations(",
             "count[n] = max(count[n], below) if f.kind[n] == SUM else count[n] + below",
             "count[n] = max(count[n], below)",
             "a product does not gather the roundings of all its children in the reduced circuit",
@@ -1272,37 +1292,37 @@ NUMBER_BREAKS = [
         _of(
             "solve/output_bounds.py",
             (
-                "def _output_bounds(",
+                "def bound_nodes(",
                 "v, power = 1.0 + edges * EPS, 0.0",
                 "v, power = 1.0 - 16 * edges * EPS, 0.0",
                 "the bound of a product is rounded down",
                 (UP,),
             ),
             (
-                "def _output_bounds(",
+                "def bound_nodes(",
                 "v *= 1.0 + (edges + 4) * EPS",
                 "v *= 1.0",
                 "the bound of a sum is not rounded up",
                 (UP,),
             ),
             (
-                "def _output_bounds(",
+                "def bound_nodes(",
                 "share[e] = share[e] / v * UP",
                 "share[e] = share[e] / v",
                 "shares are not rounded up",
                 (UP,),
             ),
             (
-                "def _output_bounds(",
+                "def bound_nodes(",
                 "                if share[e] < TINY:\n                    share[e] = TINY",
                 "                if share[e] < TINY:\n                    share[e] = 0.0",
                 "a share too small for a double is 0, and its branch impossible",
                 (BEYOND, ANSWERS_BEYOND),
             ),
             (
-                "def output_bounds(",
-                "log_upper += 2 * EPS * abs(log_upper)",
-                "log_upper -= 2 * EPS * abs(log_upper)",
+                "def log_bound(",
+                "return log_upper + 2 * EPS * abs(log_upper)",
+                "return log_upper - 2 * EPS * abs(log_upper)",
                 "the logarithm of the root's bound is rounded down",
                 (UP,),
             ),
@@ -2105,6 +2125,7 @@ ASKING_BREAKS = [
 MUTATIONS: list[Mutation] = [
     *SWEEP_BREAKS,
     *FRONTIER_BREAKS,
+    *KEPT_FORMS_BREAKS,
     *PLAN_BREAKS,
     *BRANCH_BREAKS,
     *BEST_FIRST_BREAKS,

@@ -6,6 +6,7 @@ asks those that most users come by. Whatever machine code they need is in the ca
 
 from __future__ import annotations
 
+import gc
 import os
 import subprocess
 import sys
@@ -92,15 +93,19 @@ def _learning() -> None:
     learn.mixture(rows[:150], rows[150:], components=2, iterations=3)
 
 
+def _constraints() -> None:
+    """States that satisfy constraints."""
+    for k in (1, 3):
+        marginal_map(demo.load_model(), demo.QUERY, demo.EVIDENCE, constraints=["illness in cold, allergy"], k=k)
+
+
 def _asking() -> None:
-    """Constraints, evidence that is not one value, sensitivity, explanations, and many questions in a row."""
+    """Evidence that is not one value, sensitivity, explanations, and many questions in a row."""
     from margmap.solve.explain import explain
     from margmap.solve.sensitivity import sensitivity
     from margmap.solve.session import Session
 
     clinic = demo.load_model()
-    for k in (1, 3):
-        marginal_map(clinic, demo.QUERY, demo.EVIDENCE, constraints=["illness in cold, allergy"], k=k)
     marginal_map(clinic, demo.QUERY, {**demo.EVIDENCE, "fever": {"low", "high"}})
     sensitivity(clinic, demo.QUERY, demo.EVIDENCE)
     explain(clinic, demo.EVIDENCE, [*demo.QUERY])
@@ -156,17 +161,19 @@ def _grid(side: int) -> Network:
     return Network(variables, factors)
 
 
-#: The paths by name, those that most users come by first.
+#: The paths by name. The longest is first, then those that have kernels of their own: the others have kernels of the
+#: first as well, and would wait for it while it compiles them.
 PATHS: dict[str, Callable[[], None]] = {
     "circuits": _circuits,
-    "networks": _networks,
-    "queries": _queries,
     "learning": _learning,
-    "asking": _asking,
+    "hard networks": _hard_networks,
     "tables": _tables,
     "certificates": _certificates,
-    "hard networks": _hard_networks,
+    "constraints": _constraints,
+    "asking": _asking,
     "methods": _methods,
+    "networks": _networks,
+    "queries": _queries,
 }
 
 #: What is compiled behind the first answer.
@@ -231,6 +238,7 @@ def _in_processes(names: list[str], jobs: int) -> Iterator[tuple[str, int | None
 
 def compile_path(name: str) -> None:
     """Go one path and print how many kernels were compiled for it; a failure if their code could not be kept."""
+    gc.disable()  # numba makes millions of small objects that live as long as this process
     PATHS[name]()
     print(compiled_kernels())
     if not all_kept():

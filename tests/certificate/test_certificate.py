@@ -20,6 +20,7 @@ import margmap as mm
 import naive
 from circuits import columns, fixed, running_example
 from corruptions import CORRUPTIONS, with_entry
+from counts import cases
 from hostile_certificates import CASES, count_lines
 from margmap.certificate import verify as check
 from margmap.certificate.blocks import Cover, Work, blocks_of, tree_of, walk
@@ -110,7 +111,7 @@ def upper_values(upper, state):
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_the_upper_circuit_is_close_above(sort):
-    for seed in range(19_000, 19_006):
+    for seed in range(19_000, 19_000 + cases(3)):
         p = make(sort, seed)
         asked = columns(p.circuit, p.query)
         problem = checked_query(p.circuit, p.query, known(p), p.ranked[0][1])
@@ -194,7 +195,7 @@ def keeping_all(name, tree, states, values):
 def test_the_linear_bound_holds_in_every_block(sort):
     """(D) of docs/certificates.md, with nothing dropped: then it holds for every state and its own candidates."""
     checked = 0
-    for seed in range(19_100, 19_106):
+    for seed in range(19_100, 19_100 + cases(3)):
         p = make(sort, seed)
         problem = checked_query(p.circuit, p.query, known(p), p.ranked[0][1])
         if problem.upper.kind.size:
@@ -205,7 +206,7 @@ def test_the_linear_bound_holds_in_every_block(sort):
             values = [upper_values(problem.upper, state)[-1] for state in states]
             walk(blocks, aligned, tree, problem.cardinality, keeping_all(p.name, tree, states, values), work)
             checked += len(blocks)
-    assert checked > 6
+    assert checked > cases(2)
 
 
 def known(p):
@@ -225,7 +226,7 @@ def is_true(problem, query, state, log_lower, log_upper):
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_every_certificate_is_accepted_and_true(sort):
-    for seed in range(20_000, 20_045):
+    for seed in range(20_000, 20_000 + cases(15)):
         p = make(sort, seed)
         certificate = mm.certify(p.circuit, p.query, p.evidence)
         verdict = mm.verify(p.circuit, certificate, query=p.query, evidence=p.evidence)
@@ -418,7 +419,7 @@ def test_corruptions_are_refused(corrupt):
     rng = np.random.default_rng(4)
     done = 0
     sorts = list(SORTS)
-    for seed in range(24_000, 24_150):
+    for seed in range(24_000, 24_000 + cases(60)):
         p = make(sorts[seed % len(sorts)], seed)
         certificate = mm.certify(p.circuit, p.query, p.evidence)
         assert mm.verify(p.circuit, certificate).accepted, p.name
@@ -430,7 +431,7 @@ def test_corruptions_are_refused(corrupt):
                 assert verdict.reason
                 assert verdict.log_upper == math.inf
                 done += 1
-    assert done >= 260  # of 1,000 in all
+    assert done >= cases(90)  # of 1,000 in all, where thorough
 
 
 def mutated(rng, circuit, c):

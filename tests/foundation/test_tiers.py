@@ -12,6 +12,7 @@ import pytest
 
 import margmap as mm
 from circuits import SORTS, random_circuit, random_instance
+from counts import cases
 from margmap.demo import EVIDENCE, QUERY, load_model
 from margmap.errors import MargmapError, MissingExtraError
 from margmap.foundation import background, jit
@@ -19,7 +20,7 @@ from margmap.foundation.jit import kernel
 from margmap.solve.methods import methods_for
 
 #: Generated circuits of the comparison; MARGMAP_TIER_CASES=2000 was run when the tiers were made.
-CASES = int(os.environ.get("MARGMAP_TIER_CASES", "60"))
+CASES = cases(60, "MARGMAP_TIER_CASES")
 
 HERE = Path(__file__).parent
 

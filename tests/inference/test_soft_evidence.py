@@ -5,7 +5,6 @@
 
 import json
 import math
-import os
 
 import numpy as np
 import pytest
@@ -14,11 +13,12 @@ import margmap as mm
 import naive
 import soft_cases
 from circuits import columns
+from counts import cases
 from margmap.circuit.observation import Weights, Written, read_pair, split, unprotected
 from margmap.errors import QueryError
 from margmap.inference.truncated import draw, log_masses, moments
 
-CASES = int(os.environ.get("MARGMAP_CASES", "72"))
+CASES = cases(72, "MARGMAP_CASES")
 
 
 def cases(count=CASES):

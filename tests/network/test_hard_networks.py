@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import margmap as mm
+from counts import cases
+from margmap.foundation import jit
 from margmap.foundation.limits import Limits, Stopped
 from margmap.network.and_or import LayeredSearch, search_steps
 from margmap.network.anytime import Anytime, Incumbent
@@ -22,9 +24,10 @@ from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, log_model, restricted
 from margmap.network.mini_bucket import MiniBuckets, decode, literal_bounds, partition, tightened
 from margmap.network.network import Network
+from margmap.network.order import graph_of, lightest_first
 from margmap.network.partial_sum import sum_out_cheap
 from margmap.network.relevance import Problem
-from margmap.network.scoring import GO_ON, Scorer
+from margmap.network.scoring import GO_ON, Scorer, outline
 from margmap.network.wcsp import Toulbar2, cost_of, costs, prepare, written
 from margmap.solve import network_map
 from margmap.solve.question import ask
@@ -119,32 +122,78 @@ def elimination_order(model, rng):
     return [*rng.permutation(hidden).tolist(), *rng.permutation(query).tolist()]
 
 
-def test_scores_are_those_of_enumeration_with_any_variables_summed_out_first():
+@pytest.mark.parametrize(("tier", "count"), [("compile", 80), ("interpret", 20)])
+def test_scores_are_those_of_enumeration_with_any_variables_summed_out_first(tier, count):
     rng = np.random.default_rng(0)
-    for _, asked, _, values, problem, model in instances(0, 300):
+    for _, asked, _, values, problem, model in instances(0, cases(count)):
         for limit in (0, 4, 1 << 20):
             reduced = sum_out_cheap(model, limit)
             if limit == 1 << 20:
                 assert not reduced.hidden
-            scorer = Scorer(reduced)
-            for _ in range(3):
-                state = np.array([rng.integers(k) for k in model.cardinality], dtype=np.int64)
-                expected = value_at(values, asked, problem, state)
-                assert scorer.score(state) == pytest.approx(expected, abs=1e-9)
+            with jit.forced(tier):
+                scorer = Scorer(reduced, outline(reduced, 0.0))
+                for _ in range(3):
+                    state = np.array([rng.integers(k) for k in model.cardinality], dtype=np.int64)
+                    expected = value_at(values, asked, problem, state)
+                    assert scorer.score(state) == pytest.approx(expected, abs=1e-9)
 
 
-def test_local_search_keeps_the_score_of_what_it_returns_and_never_goes_down():
+@pytest.mark.parametrize(("tier", "count", "shakes"), [("compile", 60, 30), ("interpret", 20, 15)])
+def test_local_search_keeps_the_score_of_what_it_returns_and_never_goes_down(tier, count, shakes):
     best = 0
-    everything = instances(0, 200)
+    everything = instances(0, cases(count))
     for _, asked, _, values, problem, model in everything:
-        scorer = Scorer(model)
-        start = np.zeros(len(model.cardinality), dtype=np.int64)
-        before = scorer.score(start)
-        state, value = local_search(scorer, start, np.zeros(2, dtype=np.int64), shakes=30)
+        with jit.forced(tier):
+            scorer = Scorer(model)
+            start = np.zeros(len(model.cardinality), dtype=np.int64)
+            before = scorer.score(start)
+            state, value = local_search(scorer, start, np.zeros(2, dtype=np.int64), shakes=shakes)
         assert value >= before
         assert value == pytest.approx(value_at(values, asked, problem, state), abs=1e-9)
         best += value >= math.log(values.max()) - 1e-9
     assert best > 0.9 * len(everything)
+
+
+def test_an_order_without_machine_code_is_what_eliminating_along_it_makes():
+    for _, _, _, _, _, model in instances(0, 60):
+        scopes = [factor.scope for factor in model.factors]
+        graph = graph_of(model.cardinality, scopes)
+        found = lightest_first(graph)
+        if not model.cardinality:
+            assert found.variables == ()
+            continue
+        assert sorted(found.variables) == [*range(len(model.cardinality))]
+        tables, sizes, width = [set(scope) for scope in scopes], [], 0
+        for v in found.variables:
+            joined = {v}.union(*(table for table in tables if v in table))
+            tables = [table for table in tables if v not in table] + [joined - {v}]
+            sizes.append(model.size(joined))
+            width = max(width, len(joined) - 1)
+        assert found.width == width
+        assert found.log_entries == pytest.approx(math.log(sum(sizes)), abs=1e-9)
+        assert found.log_largest == pytest.approx(math.log(max(sizes)), abs=1e-9)
+        assert lightest_first(graph, found.log_largest - 0.01) is None
+
+
+def test_there_is_a_state_before_machine_code_is_loaded(monkeypatch):
+    """Interpreted from beginning to end: the state comes before the orders, with its exact value."""
+    monkeypatch.setattr(network_map, "LONG_SECONDS", 1e-9)
+    monkeypatch.setattr("margmap.solve.network_map.best_order", lambda *_args, **_options: pytest.fail("an order"))
+    for seed in range(20):
+        one = instance(seed)
+        if one is None or not log_model(Problem(*one[:3]), set(one[1])).factors:
+            continue
+        network, asked, observed, values, _, _ = one
+        names, seen = [network.variables[i].name for i in asked], []
+        with jit.forced("interpret"), contextlib.suppress(pytest.fail.Exception):
+            known = {network.variables[i].name: x for i, x in observed.items()}
+            mm.marginal_map(network, names, known, on_progress=seen.append)
+        best = seen[-1]
+        if best.state is not None:
+            value = values[tuple(int(best.state[name]) for name in names)]
+            assert best.log_lower == pytest.approx(math.log(value), abs=1e-9)
+        else:  # neither of the two states that it looks at is possible
+            assert not values.all()
 
 
 def test_a_block_that_is_re_optimised_never_loses_and_a_block_of_all_is_the_optimum():
@@ -169,7 +218,7 @@ def test_a_block_that_is_re_optimised_never_loses_and_a_block_of_all_is_the_opti
 def test_mini_buckets_bound_from_above_however_they_are_divided_and_tightened():
     rng = np.random.default_rng(1)
     tight = 0
-    everything = instances(1000, 150)
+    everything = instances(1000, cases(50))
     for _, asked, _, values, problem, model in everything:
         best = math.log(values.max())
         order = elimination_order(model, rng)
@@ -227,7 +276,7 @@ def assert_bounded_under_each_value(literals, values, asked, problem):
 def test_cost_shifting_bounds_from_above_and_changes_no_score():
     rng = np.random.default_rng(4)
     tighter = 0
-    everything = instances(7000, 200)
+    everything = instances(7000, cases(80))
     for _, asked, _, values, problem, model in everything:
         best = math.log(values.max())
         shift = CostShift(model)
@@ -249,7 +298,7 @@ def test_cost_shifting_bounds_from_above_and_changes_no_score():
 def test_conditioning_bounds_every_part_and_ends_with_the_optimum(monkeypatch):
     rng = np.random.default_rng(6)
     divided = 0
-    everything = instances(9000, 150)
+    everything = instances(9000, cases(60))
     for number, (_, asked, _, values, problem, model) in enumerate(everything):
         monkeypatch.setattr("margmap.network.conditioning.MOST_PARTS", int(rng.choice([1, 1 << 13])))
         best = math.log(values.max())
@@ -451,7 +500,7 @@ def test_generated_networks_against_enumeration_at_all_limits(monkeypatch):
     monkeypatch.setattr("margmap.network.anytime.FIRST_SECONDS", 0.01)
     if os.environ.get("MARGMAP_CONDITIONING"):  # the same by conditioning and nothing else
         only_conditioning(monkeypatch)
-    count, proven = int(os.environ.get("MARGMAP_NETWORKS", "60")), 0
+    count, proven = cases(60, "MARGMAP_NETWORKS"), 0
     for seed in range(100_000, 100_000 + count):
         rng = np.random.default_rng(seed)
         network, asked, observed = (random_model if rng.random() < 0.5 else random_bayes)(seed)
@@ -635,7 +684,10 @@ def test_stopped_after_the_maximum_elimination_keeps_the_state(monkeypatch):
     network, query = grid(4), list(range(0, 16, 2))
     expected = mm.marginal_map(network, query)
     monkeypatch.setattr("margmap.network.elimination.Elimination.log_evidence", stopped)
-    result = mm.marginal_map(network, query, method="elimination")
+    seen = []
+    result = mm.marginal_map(network, query, method="elimination", on_progress=seen.append)
+    assert seen[-1].doing == "eliminating for the evidence's share"  # by then it was told
+    assert (seen[-1].state, seen[-1].log_upper) == (result.state, result.log_upper)
     assert result.status == "optimal"
     assert result.state == expected.state
     assert math.isnan(result.log_conditional)
@@ -690,7 +742,7 @@ def test_a_model_without_query_variables_has_its_sum_as_bound():
 def test_layered_search_bounds_at_any_width_and_proves_at_full_width():
     rng = np.random.default_rng(3)
     beams = 0
-    for _, asked, _, values, problem, model in instances(5000, 150):
+    for _, asked, _, values, problem, model in instances(5000, cases(60)):
         best = math.log(values.max())
         buckets = MiniBuckets(model, partition(model, elimination_order(model, rng), int(rng.choice([1, 4, 16]))))
         buckets.tighten(10, 0.3, GO_ON)
@@ -703,4 +755,4 @@ def test_layered_search_bounds_at_any_width_and_proves_at_full_width():
                 if found.complete and found.state is not None and not model.hidden:
                     assert found.log_upper == pytest.approx(best, abs=1e-8)
                     assert value_at(values, asked, problem, found.state) == pytest.approx(best, abs=1e-8)
-    assert beams > 20
+    assert beams > cases(7)

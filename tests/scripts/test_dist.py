@@ -90,6 +90,8 @@ def test_the_quoted_coverage_is_the_measured_one():
     if measure_coverage.RECORD.exists():
         percent = json.loads(measure_coverage.RECORD.read_text())["percent"]
         assert measure_coverage.quoted() == f"{percent} %"
+        assert f"![coverage: {percent} %](docs/assets/coverage.svg)" in measure_coverage.README.read_text()
+        assert measure_coverage.PLATE.read_text() == measure_coverage.plate("coverage", f"{percent} %")
         assert percent >= measure_coverage.FLOOR
     else:
         assert measure_coverage.quoted() == "not measured yet"
@@ -97,13 +99,16 @@ def test_the_quoted_coverage_is_the_measured_one():
 
 def test_a_measured_coverage_is_kept_and_quoted(tmp_path, monkeypatch):
     monkeypatch.setattr(measure_coverage, "RECORD", tmp_path / "coverage.json")
-    page = tmp_path / "page.md"
-    page.write_text(measure_coverage.PAGE.read_text())
-    monkeypatch.setattr(measure_coverage, "PAGE", page)
+    monkeypatch.setattr(measure_coverage, "PLATE", tmp_path / "coverage.svg")
+    for name in ("PAGE", "README"):
+        (tmp_path / name).write_text(getattr(measure_coverage, name).read_text())
+        monkeypatch.setattr(measure_coverage, name, tmp_path / name)
     for percent in (93.4, 95.0):
         measure_coverage.keep({"percent": percent, "rooms": {}})
         assert measure_coverage.quoted() == f"{percent} %"
         assert json.loads((tmp_path / "coverage.json").read_text())["percent"] == percent
+        assert f"![coverage: {percent} %]" in (tmp_path / "README").read_text()
+        assert f"<title>coverage: {percent} %</title>" in (tmp_path / "coverage.svg").read_text()
 
 
 def test_shares_of_rooms_count_lines_and_branches():

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from circuits import running_example
+from counts import cases
 from enumeration import (
     LEAF,
     PRODUCT,
@@ -161,10 +162,10 @@ class TestPrintedRule:
         assert right == 400
 
 
-@pytest.mark.parametrize("first", range(0, 2000, 250))
+@pytest.mark.parametrize("first", range(0, cases(700), 100))
 def test_against_enumeration(first):
-    """For 250 circuits each: exclusive sums, every node, every edge, every literal."""
-    for reduced in reduced_problems(first * 10, 250):
+    """For 100 circuits each: exclusive sums, every node, every edge, every literal."""
+    for reduced in reduced_problems(first * 10, 100):
         flat, states = reduced.flat, states_of(reduced.cardinality)
         values, bounds = values_of(flat, states), bounded(reduced)
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import margmap as mm
+from counts import cases
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
 from margmap.solve.hill_climb import Incumbents
 from margmap.solve.methods import best_first
@@ -25,7 +26,7 @@ class Weak(Incumbents):
 def test_equals_enumeration_without_hill_climbing(sort, monkeypatch):
     monkeypatch.setattr(branch, "Incumbents", Weak)
     monkeypatch.setattr(best_first, "Incumbents", Weak)
-    for seed in range(3000, 3040):
+    for seed in range(3000, 3000 + cases(15)):
         p = make(sort, seed)
         monkeypatch.setattr(best_first, "SPLIT_EDGES", (0, 40, 1000)[seed % 3])
         for method in ("branch", "best-first"):

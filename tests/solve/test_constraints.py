@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-import os
 
 import numpy as np
 import pytest
@@ -12,6 +11,7 @@ import margmap as mm
 import naive
 import plain_elimination as plain
 from circuits import columns, fixed
+from counts import cases
 from margmap.circuit import PRODUCT, SUM
 from margmap.foundation.limits import Limits, Stopped
 from margmap.solve import prices
@@ -24,7 +24,7 @@ from problems import SORTS, STRUCTURED, make
 from ruled import random_constraints
 
 #: Problems a sort; MARGMAP_CONSTRAINED=90 makes them more than 2,000 circuits in all.
-EACH = int(os.environ.get("MARGMAP_CONSTRAINED", "4"))
+EACH = cases(4, "MARGMAP_CONSTRAINED")
 
 
 def ruled(sort, seed, most=4):

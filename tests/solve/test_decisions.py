@@ -5,7 +5,6 @@
 
 import itertools
 import math
-import os
 
 import numpy as np
 import pytest
@@ -14,8 +13,9 @@ import margmap as mm
 import naive
 import plain_elimination as plain
 import soft_cases
+from counts import cases
 
-CASES = int(os.environ.get("MARGMAP_CASES", "60"))
+CASES = cases(60, "MARGMAP_CASES")
 
 
 def decision_case(seed, n=6):

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import margmap as mm
+from counts import cases
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, Parts, assemble
 from margmap.solve.methods.frontier.scope_tree import make_plan
 from margmap.solve.methods.frontier.sweep import _evaluate_sums
@@ -345,7 +346,7 @@ def random_extremes(rng, variables=4):
 @pytest.mark.parametrize("method", SEVERAL)
 def test_all_states_of_circuits_beyond_doubles_are_found(method):
     rng = np.random.default_rng(12)
-    for _ in range(60):
+    for _ in range(cases(20)):
         c, exact = random_extremes(rng)
         r = mm.marginal_map(c, None, method=method, k=len(exact) + 1)
         assert r.status == "optimal"

@@ -1,4 +1,4 @@
-"""Frontier and branch against enumeration on ten thousand circuits; frontier's widths, nesting, scaling and limits."""
+"""Frontier and branch against enumeration on circuits of every sort; frontier's widths, nesting, scaling and limits."""
 
 import math
 import os
@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 import margmap as mm
+from counts import cases
 from margmap.circuit import BERNOULLI, INDICATOR, Parts, Variable, assemble
 from margmap.foundation.jit import on_compile
 from margmap.solve.hill_climb import Incumbents
 from margmap.solve.methods.frontier import solve as frontier
 from problems import SORTS, STRUCTURED, UNSTRUCTURED, check_bounds, check_optimal, hard, make, stop_at_every_moment
 
-#: Together more than 5,000 circuits; MARGMAP_EACH=420 asks for twice as many.
-EACH = int(os.environ.get("MARGMAP_EACH", "210"))
-assert EACH * len(SORTS) > 5_000
+#: Of each sort.
+EACH = cases(50, "MARGMAP_EACH")
 
 
 @pytest.mark.parametrize("sort", SORTS)
@@ -66,7 +66,7 @@ def test_equals_enumeration_from_a_bad_start(sort, monkeypatch):
         frontier, "lower_bound_state", lambda _flat, _max, variables, *_: np.zeros(variables, dtype=np.int32)
     )
     rounds = 0
-    for seed in range(1000, 1050):
+    for seed in range(1000, 1000 + cases(20)):
         p = make(sort, seed)
         for width in (1 + seed % 3, 64):
             r = mm.marginal_map(p.circuit, p.query, p.evidence, "frontier", width=width)
@@ -83,7 +83,7 @@ def test_bounds_hold_under_any_width_limit(sort, monkeypatch):
         if weak:
             monkeypatch.setattr(frontier, "Incumbents", Weak)
             sweep_only(monkeypatch)
-        for seed in range(2000, 2030):
+        for seed in range(2000, 2000 + cases(12)):
             p = make(sort, seed)
             for width in (1, 2, 3):
                 r = mm.marginal_map(p.circuit, p.query, p.evidence, "frontier", width=width, max_width=width)
@@ -255,7 +255,7 @@ def check_stopped(r, status):
 
 
 def test_a_gap_that_was_asked_for_ends_it_sooner():
-    c = hard(20, 10)
+    c = hard(16, 10)
     exact = mm.marginal_map(c, None, method="frontier")
     assert exact.status == "optimal"
     for gap in (0.5, 0.1):

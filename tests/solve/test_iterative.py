@@ -1,4 +1,4 @@
-"""The iterative solver: enumeration on thousands of circuits, MPE, its options, every way to stop it, real circuits."""
+"""The iterative solver: enumeration on hundreds of circuits, MPE, its options, every way to stop it, real circuits."""
 
 import itertools
 import json
@@ -12,6 +12,7 @@ import pytest
 import margmap as mm
 import naive
 from circuits import columns, fixed
+from counts import cases
 from enumeration import mixture, mixture_optimum, problem
 from margmap import marginal_map
 
@@ -23,7 +24,7 @@ OPTIONS = [
 ]
 PLAIN = {"regroup": False, "climb": False, "fix": False}
 #: Circuits in the suite for the solver itself, and how many of the 16 settings each is solved with.
-CIRCUITS, BLOCK, SETTINGS = int(os.environ.get("MARGMAP_CIRCUITS", "2800")), 400, 4
+CIRCUITS, BLOCK, SETTINGS = cases(750, "MARGMAP_CIRCUITS"), 250, 4
 #: Edges enough for a hard circuit to take several seconds, so that something else stops it first.
 ROOM = 20_000_000
 
@@ -38,7 +39,7 @@ def check_monotone(trace):
 
 @pytest.mark.parametrize("first", range(0, CIRCUITS, BLOCK))
 def test_equals_enumeration(first):
-    """5,200 circuits, each with four of the sixteen settings, so that every setting sees 1,300."""
+    """Each circuit with four of the sixteen settings, so that every setting sees a quarter of them."""
     split = 0
     for seed in range(first, first + BLOCK):
         circuit, query, evidence = problem(seed)

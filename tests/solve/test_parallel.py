@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import margmap as mm
+from counts import cases
 from margmap.distribute.executors import Kept, Processes
 from margmap.foundation.limits import Limits, Stopped
 from margmap.solve import share_query as parallel
@@ -67,7 +68,7 @@ def cut_short(monkeypatch):
 @pytest.mark.parametrize("sort", SORTS)
 def test_equals_enumeration(sort, cut_short):
     shared = 0
-    for p, number in several(sort, range(7000, 7012), 6):
+    for p, number in several(sort, range(7000, 7000 + cases(4)), 6):
         executor = Here(number)
         method = "branch" if sort in STRUCTURED and number % 2 else "auto"
         r = mm.marginal_map(p.circuit, p.query, p.evidence, method, executor=executor)
@@ -82,7 +83,7 @@ def test_equals_enumeration(sort, cut_short):
 @pytest.mark.parametrize("sort", ["coins", "dense", "latent tree, many values", "partitions", "dense, unstructured"])
 def test_dead_and_new_workers(sort, cut_short):
     died = packed = 0
-    for p, number in several(sort, range(7100, 7115), 4):
+    for p, number in several(sort, range(7100, 7100 + cases(6)), 4):
         executor = Here(number, deaths=0.2, forgetful=0.5)
         r = mm.marginal_map(p.circuit, p.query, p.evidence, executor=executor)
         check_bounds(p, r)

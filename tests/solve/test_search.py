@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import margmap as mm
+from counts import cases
 from margmap.circuit import BERNOULLI, Parts, Variable, assemble
 from margmap.foundation.limits import Stopped
 from margmap.solve.methods import maxspn as search
@@ -24,7 +25,7 @@ def test_equals_enumeration_from_a_bad_start(sort, order, plain, monkeypatch):
     monkeypatch.setattr(search, "beam", bad_start)
     monkeypatch.setattr(search, "STAGE_EDGES", 0)
     monkeypatch.setattr(search, "PLAIN_FLOOR", plain)
-    for seed in range(5000, 5050):
+    for seed in range(5000, 5000 + cases(16)):
         p = make(sort, seed)
         check_optimal(p, mm.marginal_map(p.circuit, p.query, p.evidence, "search", order=order))
 

@@ -5,7 +5,6 @@
 
 import itertools
 import math
-import os
 import sys
 
 import pytest
@@ -14,9 +13,10 @@ import margmap as mm
 import naive
 import soft_cases
 from circuits import columns
+from counts import cases
 from margmap.solve.sensitivity import STATES
 
-CASES = int(os.environ.get("MARGMAP_CASES", "45"))
+CASES = cases(45, "MARGMAP_CASES")
 
 
 def cases(count=CASES):

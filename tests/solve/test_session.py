@@ -10,9 +10,11 @@ import margmap as mm
 import naive
 import plain_elimination as plain
 from circuits import SORTS, columns, fixed, random_circuit, random_instance
+from margmap.bench.generators import latent_tree
 from margmap.inference.kept_values import NodesAbove
 from margmap.solve import session as sessions
 from margmap.solve.kept_reduction import KeptReduction
+from margmap.solve.methods.frontier.kept import KeptFrontier
 from margmap.solve.reduce import reduce, reduce_codes
 
 
@@ -95,6 +97,71 @@ def test_answers_against_enumeration(sort):
                 expected = mm.posteriors(circuit, known)
                 found = session.posteriors(known)
                 assert dict(found) == dict(expected)
+
+
+@pytest.fixture
+def sweeps(monkeypatch):
+    """The outcomes of the sweeps over kept forms; None where one sweep did not prove the answer."""
+    found, solve = [], KeptFrontier.solve
+
+    def watched(*arguments):
+        found.append(solve(*arguments))
+        return found[-1]
+
+    monkeypatch.setattr(KeptFrontier, "solve", watched)
+    return found
+
+
+def ask_in_a_row(rng, circuit, query, evidence, number):
+    """Single answers of a session under evidence that changes step by step, compared with enumeration."""
+    session = mm.Session(circuit)
+    for known in steps(rng, circuit, query, evidence, number):
+        ranked = naive.marginal_map(circuit, columns(circuit, query), fixed(circuit, known))
+        if not ranked or ranked[0][0] == 0:
+            with pytest.raises(mm.ImpossibleEvidenceError):
+                session.marginal_map(query, known)
+            continue
+        result = session.marginal_map(query, known)
+        best = naive.log(ranked[0][0])
+        assert result.status == "optimal"
+        assert result.log_prob == pytest.approx(best, rel=1e-9, abs=1e-9)
+        assert result.log_upper >= best - 1e-12 * (1 + abs(best))
+        assert mm.log_marginal(circuit, {**known, **result.state}) == pytest.approx(result.log_prob, rel=1e-12)
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_single_answers_against_enumeration(sort, sweeps):
+    rng = np.random.default_rng(12)
+    for _ in range(8):
+        circuit = random_circuit(rng, **SORTS[sort])
+        ask_in_a_row(rng, circuit, *random_instance(rng, circuit), 8)
+    assert sweeps
+
+
+def test_single_answers_on_dense_blocks(sweeps, monkeypatch):
+    for seed in range(6):
+        monkeypatch.setattr("margmap.solve.kept_reduction.LEAST_EDGES", (1, 100_000)[seed % 2])
+        monkeypatch.setattr("margmap.solve.kept_reduction.MOST_TIMES", (1, 3)[seed % 2])
+        monkeypatch.setattr("margmap.solve.methods.frontier.kept.FIRST_WIDTH", 1 if seed > 3 else 64)
+        rng, concentration = np.random.default_rng(seed), (1.0, 0.02)[seed % 2]
+        circuit = latent_tree(seed, variables=7, states=8 + seed % 3, values=2 + seed % 2, concentration=concentration)
+        order = rng.permutation(7).tolist()
+        ask_in_a_row(rng, circuit, order[: 2 + seed % 3], {order[-1]: 0}, 12)
+    proven = [outcome for outcome in sweeps if outcome is not None]
+    assert len(sweeps) / 2 < len(proven) < len(sweeps)  # a sweep that keeps one vector proves little
+    assert any(outcome.details["rounds"] for outcome in proven)
+
+
+def test_a_kept_answer_within_limits(sweeps):
+    """A session that is stopped in its sweep still has a state and a bound that holds."""
+    circuit = latent_tree(3, variables=8, states=9)
+    session = mm.Session(circuit)
+    session.marginal_map([0, 1, 2, 3], {5: 0})
+    result = session.marginal_map([0, 1, 2, 3], {5: 1}, time_limit=1e-9)
+    best = mm.marginal_map(circuit, [0, 1, 2, 3], {5: 1})
+    assert result.log_prob <= best.log_prob + 1e-12 <= result.log_upper + 1e-9
+    assert session.marginal_map([0, 1, 2, 3], {5: 1}).log_prob == pytest.approx(best.log_prob, abs=1e-12)
+    assert sweeps[-1] is not None
 
 
 @pytest.mark.parametrize("kept", [True, False])

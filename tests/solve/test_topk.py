@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import margmap as mm
+from counts import cases
 from margmap import Variable, bernoulli, circuit_of
 from margmap.demo import load_model
 from problems import SORTS, UNSTRUCTURED, hard, laminar, make
@@ -30,7 +31,7 @@ def check_ranks(p, r, k, method):
 
 @pytest.mark.parametrize("sort", SORTS)
 def test_equals_sorted_enumeration(sort):
-    for seed in range(5000, 5024):
+    for seed in range(5000, 5000 + cases(9)):
         p = make(sort, seed)
         k = 1 + seed % 6
         runs = [("branch", {}), ("auto", {}), ("frontier", {}), ("frontier", {"width": 1 + seed // 6 % 3})]

@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 
+from counts import cases
 from enumeration import (
     LEAF,
     PRODUCT,
@@ -32,7 +33,7 @@ from margmap.solve.supports import find_deterministic, find_supports
 from margmap.solve.values import evaluate
 
 BLOCKS = pytest.mark.parametrize("first", range(100_000, 108_000, 2000))
-EACH = 150
+EACH = cases(50)
 
 
 def bounded(flat, cardinality):

@@ -28,6 +28,9 @@ class Memory(Protocol):
     def reduce(self, columns: Sequence[int], codes: IntArray, reals: FloatArray) -> Any:
         """The reduced circuit, see :mod:`margmap.solve.reduce`; None if none is kept for such a query."""
 
+    def solve(self, columns: Sequence[int], codes: IntArray, reals: FloatArray, limits: Any) -> Any:
+        """The reduced circuit, and the outcome for one state where it is known; None if nothing is kept."""
+
     def answered(self, columns: Sequence[int], state: IntArray) -> None:
         """Take note of the answer to a query that was reduced."""
 

@@ -46,7 +46,17 @@ _COMMANDS = [
     "warmup",
 ]
 # What the extras bring, for --version.
-_OPTIONAL = ["matplotlib", "scikit-learn", "pandas", "pgmpy", "pytoulbar2", "distributed", "starlette"]
+_OPTIONAL = [
+    "matplotlib",
+    "scikit-learn",
+    "pandas",
+    "pyarrow",
+    "pgmpy",
+    "pytoulbar2",
+    "distributed",
+    "uvicorn",
+    "starlette",
+]
 
 _EXIT_CODES = (
     "Exit codes: 0 optimal, infeasible or done, 2 bad input or usage, 3 stopped before the proof was complete, "

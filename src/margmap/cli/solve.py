@@ -190,6 +190,9 @@ def _load_within(time_limit: float | None, path: Path, format: str | None) -> tu
         from margmap.solve.marginal_map import GRACE
         from margmap.solve.question import check_limits
 
+        if is_network(path, format):
+            import margmap.solve.network_map  # noqa: F401 - not while the clock runs
+
         check_limits(time_limit)
         begun = time.perf_counter()
         model: Circuit | Network | None = None

@@ -394,9 +394,11 @@ def _dispatcher(kernel: Kernel) -> Any:
 
     Numba trusts what it kept as long as the function's own file is the same, although the machine code has that of
     other files in it. Its stamp of the file is replaced by one of all that went in. Numba also lets two processes write
-    over each other's code, and lets errors of the disk through: :mod:`.background` knows better.
+    over each other's code, and lets errors of the disk through: :mod:`.background` knows better. It would compile a
+    kernel once more for every whole number that a call has written out, and for callers in C, whom kernels do not have.
     """
-    njit = functools.partial(_numba().njit, nogil=True, error_model="numpy", **kernel.options)
+    options = {"nogil": True, "error_model": "numpy", "no_cfunc_wrapper": True, **kernel.options}
+    njit = functools.partial(_numba().njit, **options)
     try:
         compiled: Any = njit(cache=True)(kernel.py_func)
     except RuntimeError:  # there is no folder that can be written to
@@ -406,6 +408,7 @@ def _dispatcher(kernel: Kernel) -> Any:
         compiled._compile_for_args = _uninterrupted(_if_it_pays(kernel, compiled, compiled._compile_for_args))
         compiled.typeof_pyval = _uninterrupted(compiled.typeof_pyval)
         compiled.compile = _once(compiled, compiled.compile)
+        compiled.get_call_template = _of_any_number(compiled.get_call_template)
         cache, index = compiled._cache, compiled._cache._cache_file
         index._source_stamp = kernel.stamp
         # The stamp is of what the kernel is, so it need not be compiled again because it stands on another line.
@@ -431,6 +434,17 @@ def _if_it_pays(kernel: Kernel, dispatcher: Any, compile_for_args: Callable[...,
         return compile_for_args(*args, **kwargs)
 
     return compiled_if_it_pays
+
+
+def _of_any_number(template: Callable[..., Any]) -> Callable[..., Any]:
+    """A call from another kernel: a number that is written out there is typed as any number of its kind."""
+    unliteral = _numba().types.unliteral
+
+    @functools.wraps(template)
+    def of_any_number(args: Any, kws: Any) -> Any:
+        return template(tuple(map(unliteral, args)), {name: unliteral(kind) for name, kind in kws.items()})
+
+    return of_any_number
 
 
 def _is_kept(dispatcher: Any, types: tuple[Any, ...]) -> bool:

@@ -256,9 +256,9 @@ class _Tokens:
         raise FormatError(f"{message} {shorten(self.tokens[index])!r}", path=self.path, line=self.line(index))
 
 
-@kernel
+@kernel(work=lambda text, _numbers: text.size / 5, interpreted=lambda _text, numbers: (-1, numbers))
 def _parse(text: NDArray[np.uint8], numbers: FloatArray) -> tuple[int, FloatArray]:
-    """The numbers of a text if all are plain, and how many; -1 if one needs more care than this.
+    """The numbers of a text if all are plain, and how many; -1 if one needs more care than this, or is interpreted.
 
     A number of up to 15 digits times or over a power of ten up to 10^22 is rounded once, so the result is exact.
     """
@@ -276,7 +276,7 @@ def _parse(text: NDArray[np.uint8], numbers: FloatArray) -> tuple[int, FloatArra
             c = text[i]
             if 48 <= c <= 57:
                 seen = True
-                mantissa = 10 * mantissa + np.int64(c) - 48  # a byte would wrap around where this is interpreted
+                mantissa = 10 * mantissa + np.int64(c) - 48
                 digits += mantissa > 0
                 exponent -= point
                 if digits > 15:

@@ -55,8 +55,8 @@ BYTES_PER_ENTRY = 64
 #: Seconds of local search for a first state with all variables maximised; and later on from every new state.
 FIRST_SECONDS = 0.25
 
-#: In a model of at most so many table entries a state is scored at once if that takes at most so many.
-SMALL_ENTRIES, QUICK_ENTRIES = 1 << 16, 1 << 20
+#: Past a limit a state is scored at once if that takes at most so many entries, and the tables have a share of them.
+QUICK_ENTRIES, SMALL_SHARE = 1 << 20, 1 / 16
 
 #: The first state is scored with all hidden variables as they are if that takes at most so many entries; the others
 #: after those were summed out that make tables of at most so many entries, one or the other, if that is cheaper.
@@ -178,6 +178,10 @@ class Anytime:
         self.other: Toulbar2 | None = None
         #: Whether the other process runs on the same core as this one.
         self.one_core = False
+        #: Mini-buckets begin with this many entries: with those that were gone through without enough values falling.
+        self._first_limit = FIRST_LIMIT
+        #: Whether there was a first state with all that makes it better.
+        self._begun = False
         self._summed: dict[int, LogModel] = {}
         self._blocks: BlockSearch | None = None
         self._left: threading.Thread | None = None
@@ -223,16 +227,13 @@ class Anytime:
         ``soon`` leaves out what only makes it better.
         """
         model = self.model
-        if self.scorer is not None and self.found.state is not None:
+        if self._begun and self.found.state is not None:
             return
         summed = sum(np.log(model.cardinality[v]) for v in model.hidden)
         tops = sum(float(factor.table.max()) for factor in model.factors)
         self.found.lower(model.log_constant + tops + summed + model.rounding + 1e-9, "the tables' maxima")
-        if soon and model.entries + len(model.factors) <= SMALL_ENTRIES:  # at once, without a look at the clock
-            plan = outline(model, 0.0)
-            if plan.work(model) <= QUICK_ENTRIES:
-                self._keep(Scorer(model, plan))
-                self.found.offer(self._start(), self._scorer.score(self._start()), "first state")
+        if soon:
+            self.state_at_once(QUICK_ENTRIES)
         everything = LogModel(
             model.cardinality, frozenset(range(len(model.cardinality))), model.factors, model.log_constant, 0.0
         )
@@ -244,6 +245,7 @@ class Anytime:
         if not soon or self.scorer is None:
             self._keep(self._make_scorer((0,), FIRST_ENTRIES) or self._make_scorer((0, *SCORED_AFTER)))
         self._score(state, "first state")
+        self._begun = True
         if soon:
             return
         if self._scorer.model is model:  # there is a state; is there a cheaper way to score the others?
@@ -253,6 +255,21 @@ class Anytime:
         if self.found.log_lower == -np.inf:
             self._possible(everything)
         self._search(self._current(), 2 * FIRST_SECONDS)
+
+    def state_at_once(self, most: int) -> None:
+        """The state that the tables of single variables suggest, if it is scored by at most so many entries.
+
+        If that is impossible, the state of all first values. There is no look at the clock.
+        """
+        model = self.model
+        if self.scorer is None and model.entries + len(model.factors) <= SMALL_SHARE * most:
+            plan = outline(model, 0.0)
+            if plan.work(model) <= most:
+                self._keep(Scorer(model, plan))
+                for state in (self._start(), np.zeros(len(model.cardinality), dtype=np.int64)):
+                    self.found.offer(state, self._scorer.score(state), "first state")
+                    if self.found.log_lower > -np.inf:
+                        return
 
     def _solve_whole(self) -> None:
         """If many values have fallen since it was last asked, the solver of the whole has half of the time left."""
@@ -402,7 +419,7 @@ class Anytime:
         reduced = shifted
         order = self._order(reduced)
         spread = _spread(reduced)
-        limit, last = FIRST_LIMIT, -1
+        limit, last = self._first_limit, -1
         before: Tightened | None = None
         conditioning: Conditioning | None = None
         while True:
@@ -446,6 +463,7 @@ class Anytime:
                 self._condition(conditioning, np.inf)
                 return False
             self._condition(conditioning, CONDITION_SHARE * (self.limits.clock() - begun))
+            self._first_limit = limit
             limit *= GROWTH
             before = self._apart(partial(tightened, buckets, found))
             reduced = before.model

@@ -87,7 +87,7 @@ def log_model(problem: Problem, asked: Collection[int]) -> LogModel:
         logs -= np.repeat(tops, sizes)
         constants += tops.tolist()
         lowest = np.minimum.reduceat(np.where(np.isinf(logs), 0.0, logs), at[:-1])
-        entries += float((2 * EPS * (1 - lowest)).sum())
+        entries += _entry_rounding(-lowest)
         for one, first, last in zip(waiting, at[:-1].tolist(), at[1:].tolist(), strict=True):
             table = logs[first:last].reshape(one.table.shape)
             factors.append(LogFactor(tuple([number[v] for v in one.scope]), table))
@@ -107,9 +107,9 @@ def log_model(problem: Problem, asked: Collection[int]) -> LogModel:
     )
 
 
-def _entry_rounding(factors: Iterable[LogFactor]) -> float:
-    """How far the sum of one logarithm of each table can be from the exact one."""
-    return sum(2 * EPS * (1 + largest_finite(factor.table.reshape(-1))) for factor in factors)
+def _entry_rounding(largest: FloatArray) -> float:
+    """How far the sum of one logarithm of each table can be from the exact one; ``largest`` has each one's largest."""
+    return float((2 * EPS * (1 + largest)).sum())
 
 
 def joined(parts: Sequence[LogFactor], axes: Sequence[int], cardinality: Sequence[int]) -> FloatArray:
@@ -159,20 +159,21 @@ def restricted(model: LogModel, values: Mapping[int, Sequence[int] | LongArray])
     A variable with one value left is in no table any more.
     """
     cardinality = tuple(len(values[v]) if v in values else model.cardinality[v] for v in range(len(model.cardinality)))
-    factors, constants, entries = [], [model.log_constant], 0.0
+    factors, constants, largest = [], [model.log_constant], list[float]()
     for factor in model.factors:
         table = factor.table
         for axis, v in enumerate(factor.scope):
             if v in values:
                 table = np.take(table, np.asarray(values[v], dtype=np.int64), axis=axis)
         if model.entry_rounding > 0:
-            entries += _entry_rounding([LogFactor(factor.scope, table)])
+            largest.append(largest_finite(table.reshape(-1)))
         scope = tuple(v for v in factor.scope if cardinality[v] > 1)
         if scope:
             factors.append(LogFactor(scope, table.reshape([cardinality[v] for v in scope])))
         else:
             constants.append(float(table.reshape(-1)[0]))
     constant = -np.inf if -np.inf in constants else math.fsum(constants)
+    entries = _entry_rounding(np.array(largest))
     rounding = model.rounding - model.entry_rounding + entries
     rounding += EPS * abs(constant) if constant > -np.inf else 0.0
     return LogModel(cardinality, model.query, tuple(factors), constant, rounding, entries)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from heapq import heapify, heappop, heappush
+from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -160,6 +162,37 @@ def _steps(_adjacent: Bits, log_card: FloatArray, group: LongArray, *_: object) 
     """Roughly how many steps an order takes: with some variables last, those before them join large neighbourhoods."""
     n = log_card.size
     return float(n * n * (10 + (n / 8 if group.any() else 0)))
+
+
+def lightest_first(graph: Graph, most: float = np.inf) -> Order | None:
+    """One order by the smallest table, without machine code: there before that would be loaded.
+
+    None if a table would have more entries than this log says.
+    """
+    log_card: list[float] = graph.log_card.tolist()
+    bits = np.unpackbits(graph.adjacent.astype("<u8").view(np.uint8), axis=1, bitorder="little")
+    near: list[set[int]] = [set(np.flatnonzero(row).tolist()) for row in bits]
+    waiting = [(sum([log_card[u] for u in around], log_card[v]), v) for v, around in enumerate(near)]
+    heapify(waiting)
+    order: list[int] = []
+    width, sizes, done = 0, list[float](), [False] * len(near)
+    latest = [size for size, _ in sorted(waiting, key=itemgetter(1))]
+    while waiting:
+        size, v = heappop(waiting)
+        if done[v] or size != latest[v]:
+            continue
+        if size > most:
+            return None
+        around, done[v] = near[v], True
+        order.append(v)
+        sizes.append(size)
+        width = max(width, len(around))
+        for u in around:
+            near[u] |= around
+            near[u] -= {u, v}
+            latest[u] = sum([log_card[w] for w in near[u]], log_card[u])
+            heappush(waiting, (latest[u], u))
+    return Order(tuple(order), width, float(np.logaddexp.reduce(sizes)), max(sizes, default=0.0), RULES[MIN_WEIGHT])
 
 
 @kernel(work=_steps)

@@ -17,10 +17,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margmap.circuit import FloatArray, LongArray
-from margmap.foundation.jit import kernel
+from margmap.foundation.jit import interprets, kernel
 from margmap.foundation.pairs import EPS
-from margmap.network.log_model import LogModel, largest_finite
-from margmap.network.order import find_order
+from margmap.network.log_model import LogModel
+from margmap.network.order import best_order, graph_of, lightest_first
 
 #: A stop flag that nobody sets.
 GO_ON = np.zeros(2, dtype=np.int64)
@@ -79,7 +79,10 @@ class Outline(NamedTuple):
 
 
 def outline(model: LogModel, seconds: float = 0.5, check: Callable[[], None] | None = None) -> Outline:
-    """Plan the scoring of a model: an order of its hidden variables and the buckets along it."""
+    """Plan the scoring of a model: an order of its hidden variables and the buckets along it.
+
+    With no seconds for it and no machine code loaded yet, it is one that is there before that would be.
+    """
     hidden = model.hidden
     order = hidden_order(model, hidden, seconds, check)
     position = {v: i for i, v in enumerate(order)}
@@ -115,8 +118,9 @@ def hidden_order(model: LogModel, hidden: Sequence[int], seconds: float, check: 
         return []
     place = {v: i for i, v in enumerate(hidden)}
     scopes = [[place[v] for v in factor.scope if v in place] for factor in model.factors]
-    cardinality = [model.cardinality[v] for v in hidden]
-    found = find_order(cardinality, [s for s in scopes if s], seconds=seconds, watch=check)
+    graph = graph_of([model.cardinality[v] for v in hidden], [s for s in scopes if s])
+    found = lightest_first(graph) if seconds == 0 and interprets() else None
+    found = found or best_order(graph, seconds=seconds, watch=check)
     return [hidden[i] for i in found.variables]
 
 
@@ -218,9 +222,10 @@ class Scorer:
         states summed over.
         """
         plan, total = self.plan, 0.0
-        at = np.concatenate([[0], np.cumsum([factor.table.size for factor in self.model.factors])]).tolist()
-        tops = [largest_finite(factor.table.reshape(-1)) for factor in self.model.factors]
-        largest = dict(zip(at, tops, strict=False))
+        at = np.cumsum([0, *(factor.table.size for factor in self.model.factors)])
+        tables = plan.data[: at[-1]]
+        tops = np.maximum.reduceat(np.where(np.isinf(tables), 0.0, np.abs(tables)), at[:-1]) if at.size > 1 else at[:0]
+        largest = dict(zip(at.tolist(), tops.tolist(), strict=False))
         size: list[float] = []
         part_at, child, offset = plan.part_at.tolist(), plan.child.tolist(), plan.offset.tolist()
         axis_at, length, roots = plan.axis_at.tolist(), plan.length.tolist(), 0.0
@@ -247,7 +252,47 @@ class Scorer:
         return math.fsum([self.model.log_constant, *values.tolist()]) if np.isfinite(values).all() else -np.inf
 
 
-@kernel
+def _steps(plan: Layout, _state: LongArray, dirty: NDArray[np.bool_], *_: object) -> float:
+    """Roughly how much the dirty buckets take, in entries gone through one by one: numpy goes through tables."""
+    return float(plan.work[dirty].sum() / 10 + 40 * np.count_nonzero(dirty))
+
+
+def _evaluate_by_numpy(
+    plan: Layout, state: LongArray, dirty: NDArray[np.bool_], which: LongArray, value: FloatArray, stop: LongArray
+) -> tuple[int, float]:
+    """The same where it is interpreted: a bucket's table at once."""
+    impossible, change, data = 0, 0.0, plan.data
+    for b in np.flatnonzero(dirty).tolist():
+        if stop[0] != 0:
+            return impossible, change
+        shape = plan.length[plan.axis_at[b] : plan.axis_at[b + 1]].tolist()
+        table = np.zeros(shape)
+        for p in range(plan.part_at[b], plan.part_at[b + 1]):
+            c = int(plan.child[p])
+            if c >= 0:
+                end = plan.message[c + 1] if c + 1 < plan.message.size else data.size
+                place = plan.message[c] + (which[c] ^ int(dirty[c])) * ((end - plan.message[c]) // 2)
+            else:
+                known = slice(plan.known_at[p], plan.known_at[p + 1])
+                place = plan.offset[p] + int(state[plan.known[known]] @ plan.known_stride[known])
+            steps = 8 * plan.stride[plan.stride_at[p] : plan.stride_at[p + 1]]
+            table += np.ndarray(shape, np.float64, data, 8 * place, steps.tolist())
+        if shape:
+            top = table.max(axis=-1, keepdims=True)
+            top[np.isinf(top)] = 0.0
+            table -= top
+            table = top[..., 0] + np.log(np.exp(table, out=table).sum(axis=-1))
+        begin = plan.message[b] + (which[b] ^ 1) * table.size
+        data[begin : begin + table.size] = table.reshape(-1)
+        if plan.parent[b] < 0:
+            old, new = float(value[which[b], b]), float(data[begin])
+            value[which[b] ^ 1, b] = new
+            impossible += (new == -np.inf) - (old == -np.inf)
+            change += (new if new > -np.inf else 0.0) - (old if old > -np.inf else 0.0)
+    return impossible, change
+
+
+@kernel(work=_steps, interpreted=_evaluate_by_numpy)
 def evaluate(
     plan: Layout, state: LongArray, dirty: NDArray[np.bool_], which: LongArray, value: FloatArray, stop: LongArray
 ) -> tuple[int, float]:

@@ -9,7 +9,7 @@ a walk from the root.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,19 +18,23 @@ from numpy.typing import NDArray
 from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray
 from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
+from margmap.foundation.limits import Limits
 from margmap.inference.kept_values import KeptValues, NodesAbove
 from margmap.inference.scaled import Scaled, scaled
 from margmap.solve.forms import Forms, Query, Store, build
+from margmap.solve.methods.frontier.kept import KeptFrontier, first_nodes, longer
 from margmap.solve.query_circuit import Flat, equal_node, log_factor_of
 from margmap.solve.reduce import Reduced, impossible, most_children, query_of
+from margmap.solve.result import Outcome
 
 S = TypeVar("S", bound=np.generic)
+T = TypeVar("T")
 
 #: Of a node without a form, and of one that is about to get it.
 NONE, WANTED = -1, -2
 
 #: The store is emptied when it holds this many times what the last query needed, and this many edges at least.
-MOST_TIMES, LEAST_EDGES = 8, 100_000
+MOST_TIMES, LEAST_EDGES = 3, 100_000
 
 
 _KINDS = (np.int8, np.int64, np.int32, np.float64, np.int32, np.int32, np.int32, np.int64, np.int32)
@@ -50,6 +54,7 @@ class KeptReduction:
         #: The state that was the last answer.
         self.answer: IntArray | None = None
         self._lost = np.zeros(nodes, dtype=np.bool_)  # nowhere set between two queries
+        self._frontier = KeptFrontier(circuit, columns, self.query)
         self._empty()
 
     @staticmethod
@@ -60,11 +65,12 @@ class KeptReduction:
     @property
     def nbytes(self) -> int:
         """The room that it takes."""
-        return self.bytes_of(self.circuit) + sum(array.nbytes for array in self.store)
+        return self.bytes_of(self.circuit) + sum(array.nbytes for array in self.store) + self._frontier.nbytes
 
     def _empty(self) -> None:
         """A store with nothing but the indicators of the query."""
         self.forms.number.fill(NONE)
+        self._frontier.empty()
         leaves = int(self.query.first_leaf[-1])
         arrays: list[Any] = [np.zeros(0, dtype=kind) for kind in _KINDS]
         self.store = Store(*arrays)
@@ -78,21 +84,33 @@ class KeptReduction:
         old = self.store
         if nodes > old.kind.size:
             room = max(1024, nodes, 2 * old.kind.size)
-            kind, var, value = _longer(old.kind, room, 0), _longer(old.var, room, -1), _longer(old.value, room, -1)
+            kind, var, value = _filled(old.kind, room, 0), _filled(old.var, room, -1), _filled(old.value, room, -1)
             slots = np.full(1 << (2 * room - 1).bit_length(), -1, dtype=np.int32)
-            start = _longer(old.start, room + 1, 0)
-            seen_at, place = _longer(old.seen_at, room, -1), _longer(old.place, room, -1)
+            start = _filled(old.start, room + 1, 0)
+            seen_at, place = _filled(old.seen_at, room, -1), _filled(old.place, room, -1)
             self.store = old = Store(kind, start, old.child, old.weight, var, value, slots, seen_at, place)
             if old.child.size:
                 _fill_slots(old, int(self.query.first_leaf[-1]), self.count)
         if edges > old.child.size:
-            room = max(4096, edges, 2 * old.child.size)
-            self.store = old._replace(child=_longer(old.child, room, 0), weight=_longer(old.weight, room, 0))
+            room = max(4096, edges, 3 * old.child.size // 2)
+            self.store = old._replace(child=longer(old.child, room), weight=longer(old.weight, room))
 
     def reduce(self, codes: IntArray, reals: FloatArray) -> Reduced:
         """What :func:`~margmap.solve.reduce.reduce_codes` gives for this evidence."""
+        return self._guarded(lambda: self._reduced(*self._bring(codes, reals)))
+
+    def solve(
+        self, codes: IntArray, reals: FloatArray, limits: Limits, most_bytes: int
+    ) -> tuple[Reduced, Outcome | None]:
+        """The same, and the answer for one state if what is kept of the questions before proves it in one sweep.
+
+        The reduced circuit has no nodes then: nobody needs them. ``most_bytes`` is what all that is kept may take.
+        """
+        return self._guarded(lambda: self._solve(codes, reals, limits, most_bytes))
+
+    def _guarded(self, work: Callable[[], T]) -> T:
         try:
-            return self._reduce(codes, reals)
+            return work()
         except ImpossibleEvidenceError:
             raise
         except BaseException:  # interrupted on the way: what is half done is begun anew the next time
@@ -100,7 +118,25 @@ class KeptReduction:
             self._lost.fill(False)
             raise
 
-    def _reduce(self, codes: IntArray, reals: FloatArray) -> Reduced:
+    def _solve(
+        self, codes: IntArray, reals: FloatArray, limits: Limits, most_bytes: int
+    ) -> tuple[Reduced, Outcome | None]:
+        evidence, rounding = self._bring(codes, reals)
+        frontier, root = self._frontier, int(self.forms.number[-1])
+        fits = self.nbytes - frontier.nbytes + frontier.bytes_for(self.store) <= most_bytes
+        if self.answer is None or not fits:
+            return self._reduced(evidence, rounding), None
+        frontier.add(self.store, self.count)
+        outcome = frontier.solve(self.store, root, self.answer, limits)
+        if outcome is None:
+            return self._reduced(evidence, rounding), None
+        # Some of these nodes the root does not reach; but nobody needs them any more.
+        flat = first_nodes(self.store, root + 1)
+        self._empty_if_mostly_old(frontier.edges)
+        return Reduced(flat, self.names, self.query.cardinality, evidence, rounding), outcome
+
+    def _bring(self, codes: IntArray, reals: FloatArray) -> tuple[tuple[float, float], float]:
+        """Bring the forms to a row; its probability, and how far, relatively, the root can be under the exact one."""
         s = scaled(self.circuit)
         nodes = self.values.update(codes, reals)
         forms, query, value, exponent = self.forms, self.query, self.values.value, self.values.exponent
@@ -115,19 +151,25 @@ class KeptReduction:
         order.sort()  # children come first all the same, and the rows of a dense block one after the other
         self._grow(self.count + order.size, int(self.store.start[self.count]) + more)
         never = np.zeros(1, dtype=np.int64)
-        most = self._most_children
-        self.count = build(s, order, value, exponent, query, forms, self.store, self.count, most, never)
-        kind, start, child, weight, var, code = _reached(self.store, forms.number[-1], self.count)
+        before, most = self.count, self._most_children
+        self.count = build(s, order, value, exponent, query, forms, self.store, before, most, never)
+        self._frontier.place(self.store, before, order, forms)
         log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1]))
-        if self.store.start[self.count] > max(LEAST_EDGES, MOST_TIMES * child.size):
+        return (float(value[-1] * s.total), float(exponent[-1] + s.total_exponent)), s.rounding + abs(log_factor)
+
+    def _reduced(self, evidence: tuple[float, float], rounding: float) -> Reduced:
+        """The reduced circuit in arrays of its own."""
+        flat = Flat(*_reached(self.store, self.forms.number[-1], self.count))
+        self._empty_if_mostly_old(flat.num_edges)
+        return Reduced(flat, self.names, self.query.cardinality, evidence, rounding, self.answer)
+
+    def _empty_if_mostly_old(self, edges: int) -> None:
+        """Empty the store if it has many times the edges of the last circuit."""
+        if self.store.start[self.count] > max(LEAST_EDGES, MOST_TIMES * edges):
             self._empty()
-        evidence = (float(value[-1] * s.total), float(exponent[-1] + s.total_exponent))
-        flat = Flat(kind, start, child, weight, var, code)
-        rounding = s.rounding + abs(log_factor)
-        return Reduced(flat, self.names, query.cardinality, evidence, rounding, self.answer)
 
 
-def _longer(array: NDArray[S], size: int, fill: int) -> NDArray[S]:
+def _filled(array: NDArray[S], size: int, fill: int) -> NDArray[S]:
     longer = np.full(size, fill, dtype=array.dtype)
     longer[: array.size] = array
     return longer

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from margmap.circuit import PRODUCT, Circuit, Name
+from margmap.circuit import PRODUCT, Circuit, FloatArray, IntArray, Name
 from margmap.circuit.model import as_model
 from margmap.circuit.observation import Observation
 from margmap.circuit.properties import require_tractable
@@ -21,7 +21,7 @@ from margmap.foundation.limits import TOLERANCE, Limits, Status, Stopped
 from margmap.foundation.notebook import notebook_bar
 from margmap.foundation.progress import OnProgress, Teller
 from margmap.foundation.threads import check_threads, using_threads
-from margmap.inference.scaled import extra_rounding, scaled
+from margmap.inference.scaled import extra_rounding, require_within_reach, scaled
 from margmap.network.network import Network
 from margmap.solve.constraints import Constraint
 from margmap.solve.methods import AUTO, METHODS, MethodName
@@ -165,13 +165,13 @@ def circuit_map(question: Question, limits: Limits) -> Result:
     method, outcome = question.method, Outcome([np.zeros(0, dtype=np.int32)], -np.inf, "optimal")
     rounding, p_evidence = scaled(circuit).rounding, None
     try:
-        reduced = reduce_codes(circuit, columns, codes, reals, limits.run)
+        reduced, found = _kept(question, codes, reals, limits)
         p_evidence, rounding = reduced.evidence, reduced.rounding
         if limits.teller is not None:
             lost = 2 * rounding + extra_rounding(scaled(circuit), p_evidence[1])
             limits.teller.about(reduced.log_scale, lost, partial(named, question))
         if columns:
-            method, outcome = _solve(question, reduced, limits)
+            method, outcome = ("frontier", found) if found is not None else _solve(question, reduced, limits)
             if circuit.memory is not None and outcome.states:
                 circuit.memory.answered(columns, outcome.states[0])
     except Stopped as stopped:
@@ -182,6 +182,18 @@ def circuit_map(question: Question, limits: Limits) -> Result:
         state, p_evidence = heaviest_state(circuit, columns, codes, reals)
         outcome = outcome._replace(states=[state])
     return report(question, codes, reals, outcome, p_evidence, rounding, method, limits)
+
+
+def _kept(question: Question, codes: IntArray, reals: FloatArray, limits: Limits) -> tuple[Reduced, Outcome | None]:
+    """The reduced circuit, and the outcome where a session has found it on the way."""
+    circuit = question.model
+    assert isinstance(circuit, Circuit)
+    if circuit.memory is not None and question.method == AUTO and question.k == 1 and not question.shared:
+        require_within_reach(circuit, reals)
+        kept: tuple[Reduced, Outcome | None] | None = circuit.memory.solve(question.columns, codes, reals, limits)
+        if kept is not None:
+            return kept
+    return reduce_codes(circuit, question.columns, codes, reals, limits.run), None
 
 
 def _solve(question: Question, reduced: Reduced, limits: Limits) -> tuple[str, Outcome]:

@@ -18,6 +18,7 @@ from margmap.circuit import Circuit, LongArray
 from margmap.errors import ImpossibleEvidenceError, LimitError, MissingExtraError
 from margmap.foundation.cores import usable_cores
 from margmap.foundation.interrupts import abandon
+from margmap.foundation.jit import interprets
 from margmap.foundation.limits import Limits, Status, Stopped
 from margmap.foundation.pairs import EPS, lowered, raised
 from margmap.inference.scaled import extra_rounding, scaled
@@ -36,7 +37,7 @@ from margmap.network.compile import (
 from margmap.network.elimination import Eliminated, Elimination, bytes_of
 from margmap.network.log_model import log_model
 from margmap.network.network import Network
-from margmap.network.order import MIN_WEIGHT, SECONDS, TRIES, Graph, best_order
+from margmap.network.order import MIN_WEIGHT, SECONDS, TRIES, Graph, best_order, lightest_first
 from margmap.network.relevance import ROUNDING, Problem
 from margmap.solve.marginal_map import circuit_map
 from margmap.solve.methods import AUTO
@@ -74,6 +75,9 @@ ORDER_SECONDS, MANY_TRIES = 10.0, 100_000
 
 #: Seconds for a first state before better orders are looked for.
 FIRST_STATE_SECONDS = 2.0
+
+#: Before machine code is loaded, which takes a second, a first state is scored if that takes at most so many entries.
+ENTRIES_AT_ONCE = 1 << 22
 
 #: Seconds past a limit, or the share of it, for a state where there was none yet.
 GRACE_SECONDS, GRACE_SHARE = 0.1, 0.04
@@ -446,6 +450,9 @@ class _NetworkMap:
             return free, first or free
 
         hopeless = HOPELESS * ENTRIES_PER_EDGE * self.limit
+        soon = np.log(LONG_SECONDS / SECONDS_PER_ENTRY)
+        if interprets() and lightest_first(graph, soon) is None:
+            self._share_of(FIRST_STATE_SECONDS, lambda search: search.state_at_once(ENTRIES_AT_ONCE))
         entries = self.limits.run(guess, wait=False)
         if SECONDS_PER_ENTRY * entries < LONG_SECONDS:
             return best(min(share, SECONDS), TRIES)
@@ -479,10 +486,13 @@ class _NetworkMap:
         work = limits.run(lambda _stop: Elimination(problem, plan, self.question.columns), wait=False)
         found = limits.run(lambda stop: work.maximum(_watch(stop)), wait=False)
         log_evidence = self._log_evidence()
+        log_upper = max(found.log_upper, found.log_prob)
         if np.isnan(log_evidence):  # at a limit the state is kept, without its share of the evidence
+            if limits.teller is not None:  # that takes as long again
+                state = partial(named, self.question, found.state)
+                limits.teller.know("eliminating for the evidence's share", state, found.log_prob, log_upper)
             with suppress(Stopped):
                 log_evidence = limits.run(lambda stop: work.log_evidence(_watch(stop)), wait=False)
-        log_upper = max(found.log_upper, found.log_prob)
         status: Status = "optimal" if log_upper - found.log_prob <= limits.gap else "precision_limit"
         why = f"the hidden variables can go first: width {plan.width}, {amount(plan.entries)} table entries"
         details = {"why": why, "width": plan.width, "entries": plan.entries, "order": plan.order}

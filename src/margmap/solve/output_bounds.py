@@ -89,9 +89,14 @@ def output_bounds(
     """Algorithm 1: the maximum at deterministic sums, the sum at the others, the product at products."""
     work = partial(_bounds_of_all, flat, rows, deterministic, parts)
     value, exponent, share, faithful, least = run(work, flat.num_edges, 24 * flat.num_nodes + 8 * flat.num_edges)
-    log_upper = log_of(value[-1], exponent[-1])
-    log_upper += 2 * EPS * abs(log_upper)
+    log_upper = log_bound(value[-1], exponent[-1])
     return Bounds(deterministic, value, exponent, share, log_upper, faithful, float(least), rows, parts)
+
+
+def log_bound(value: float, exponent: float) -> float:
+    """The logarithm of a bound, rounded up."""
+    log_upper = float(log_of(value, exponent))
+    return log_upper + 2 * EPS * abs(log_upper)
 
 
 def floor_of(log_floor: float, log_upper: float) -> float:
@@ -112,12 +117,12 @@ def _bounds_of_all(
     value, exponent, way = np.ones(flat.num_nodes), np.zeros(flat.num_nodes), np.ones(flat.num_nodes)
     share = np.ones(flat.num_edges)
     given = (flat, rows, take_max, value, exponent, way, share)
-    found = upwards(parts, flat.num_nodes, lambda begin, end: _output_bounds(*given, begin, end, stop))
+    found = upwards(parts, flat.num_nodes, lambda begin, end: bound_nodes(*given, begin, end, stop))
     return value, exponent, share, all(faithful for faithful, _ in found), min(least for _, least in found)
 
 
 @kernel
-def _output_bounds(
+def bound_nodes(
     f: Flat,
     rows: IntArray | None,
     take_max: Flags,

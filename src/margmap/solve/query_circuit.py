@@ -130,18 +130,19 @@ def rounding_of(flat: Flat) -> float:
 
     A product's value gathers the roundings of all its children, a sum's those of the worst child.
     """
-    return float(EPS * _operations(flat)) if flat.num_nodes else 0.0
+    count = np.zeros(flat.num_nodes)
+    count_operations(flat, count, 0)
+    return float(EPS * count[-1]) if flat.num_nodes else 0.0
 
 
 @kernel
-def _operations(f: Flat) -> float:
-    count = np.zeros(f.kind.size)
-    for n in range(f.kind.size):
+def count_operations(f: Flat, count: FloatArray, begin: int) -> None:
+    """How many roundings the value of each node gathers, from node ``begin`` on; ``count`` has zeros there."""
+    for n in range(begin, f.kind.size):
         for e in range(f.start[n], f.start[n + 1]):
             below = count[f.child[e]]
             count[n] = max(count[n], below) if f.kind[n] == SUM else count[n] + below
         count[n] += f.start[n + 1] - f.start[n] + 2
-    return float(count[f.kind.size - 1])
 
 
 @kernel(inline=True)

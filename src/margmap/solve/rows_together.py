@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from margmap.circuit import GAUSSIAN, PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray
 from margmap.foundation.jit import kernel
+from margmap.foundation.limits import Limits
 from margmap.foundation.pairs import TINY, encoded
 from margmap.inference.passes import forward_nodes
 from margmap.inference.pieces import pass_up
@@ -116,6 +117,9 @@ class RowsTogether:
         self._row, self._columns = row, list(columns)
         root = float(self._value[-1])
         return of_root(self._circuit, columns, query, *rebuilt(Flat(*arrays), root), root, 0.0)
+
+    def solve(self, columns: Sequence[int], codes: IntArray, reals: FloatArray, limits: Limits) -> None:
+        """Nothing is solved here."""
 
     def answered(self, columns: Sequence[int], state: IntArray) -> None:
         """Nothing is remembered of an answer."""

@@ -8,12 +8,12 @@ reduction (:mod:`margmap.solve.kept_reduction`), the value of the answer and the
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from threading import Lock
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -21,6 +21,7 @@ from margmap.circuit import Circuit, FloatArray, IntArray, Name
 from margmap.circuit.model import as_model
 from margmap.circuit.observation import Observation
 from margmap.errors import MargmapError, QueryError
+from margmap.foundation.limits import Limits
 from margmap.foundation.pairs import raised
 from margmap.inference.kept_values import KeptValues, NodesAbove
 from margmap.inference.networks import kept_circuit
@@ -35,7 +36,9 @@ from margmap.solve.network_map import compile_rounding
 from margmap.solve.question import check_limits
 from margmap.solve.reduce import Reduced
 from margmap.solve.report import ROUNDED
-from margmap.solve.result import Result
+from margmap.solve.result import Outcome, Result
+
+T = TypeVar("T")
 
 #: Bytes that a session may keep.
 MEMORY = 256 << 20
@@ -147,6 +150,16 @@ class Memory:
 
     def reduce(self, columns: Sequence[int], codes: IntArray, reals: FloatArray) -> Reduced | None:
         """The reduction from the one before for the same query."""
+        return self._with_reduction(columns, lambda kept: kept.reduce(codes, reals))
+
+    def solve(
+        self, columns: Sequence[int], codes: IntArray, reals: FloatArray, limits: Limits
+    ) -> tuple[Reduced, Outcome | None] | None:
+        """The same, and the answer if what is kept of the question before proves it."""
+        return self._with_reduction(columns, lambda kept: kept.solve(codes, reals, limits, self._most))
+
+    def _with_reduction(self, columns: Sequence[int], work: Callable[[KeptReduction], T]) -> T | None:
+        """Do work on what is kept for a query, unless there is no room or another thread has it."""
         if not columns or 2 * KeptReduction.bytes_of(self._circuit) > self._most:
             return None
         key = tuple(columns)
@@ -158,7 +171,7 @@ class Memory:
         if not lock.acquire(blocking=False):
             return None
         try:
-            return kept.reduce(codes, reals)
+            return work(kept)
         finally:
             lock.release()
             self._forget_some()

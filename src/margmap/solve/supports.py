@@ -35,16 +35,20 @@ def find_supports(
     parts: LongArray | None = None,
 ) -> Supports:
     """The possible values of every variable below every node; ``rows`` are the first rows of dense blocks, if known."""
-    words = max(1, -(-cardinality.size // 64))
-    groups = int(cardinality.max()) if cardinality.size else 1
+    words, groups = words_of(cardinality)
     room = 8 * groups * words * flat.num_nodes
 
     def work(stop: LongArray) -> Bits:
         can = np.zeros((flat.num_nodes, groups * words), dtype=np.uint64)
-        upwards(parts, flat.num_nodes, lambda begin, end: _supports(flat, rows, words, can, begin, end, stop))
+        upwards(parts, flat.num_nodes, lambda begin, end: mark_supports(flat, rows, words, can, begin, end, stop))
         return can
 
     return Supports(run(work, room // 8 + flat.num_edges, room), words)
+
+
+def words_of(cardinality: IntArray) -> tuple[int, int]:
+    """The words of a set of variables, and how many such sets a node has: one a value."""
+    return max(1, -(-cardinality.size // 64)), int(cardinality.max()) if cardinality.size else 1
 
 
 def possible(supports: Supports, variables: int) -> Flags:
@@ -73,14 +77,15 @@ def find_deterministic(
     def work(stop: LongArray) -> Flags:
         found = np.zeros(flat.num_nodes, dtype=np.bool_)
         given = (flat, rows, supports.can, supports.words, found)
-        upwards(parts, flat.num_nodes, lambda begin, end: _deterministic(*given, begin, end, stop))
+        upwards(parts, flat.num_nodes, lambda begin, end: mark_deterministic(*given, begin, end, stop))
         return found
 
     return run(work, supports.can.size + flat.num_edges, flat.num_nodes)
 
 
 @kernel
-def _supports(f: Flat, rows: IntArray | None, words: int, can: Bits, begin: int, end: int, stop: LongArray) -> None:
+def mark_supports(f: Flat, rows: IntArray | None, words: int, can: Bits, begin: int, end: int, stop: LongArray) -> None:
+    """Write the possible values below the nodes of a range into ``can``, which has zeros there."""
     for n in range(begin, end):
         if stop[0] != 0:
             break
@@ -108,11 +113,13 @@ def exclude(can: Bits, words: int, a: int, b: int) -> bool:
 
 
 @kernel
-def _deterministic(
+def mark_deterministic(
     f: Flat, rows: IntArray | None, can: Bits, words: int, result: Flags, begin: int, end: int, stop: LongArray
 ) -> None:
+    """Say of the nodes of a range whether they are sums whose children exclude each other."""
     for n in range(begin, end):
         if f.kind[n] != SUM:
+            result[n] = False
             continue
         if rows is not None and 0 <= rows[n] < n:
             result[n] = result[rows[n]]

@@ -30,23 +30,23 @@ def evaluate(f: Flat, state: IntArray, value: FloatArray, exponent: FloatArray) 
 @kernel
 def evaluate_blocks(f: Flat, rows: IntArray | None, state: IntArray, value: FloatArray, exponent: FloatArray) -> None:
     """The same where the first rows of dense blocks are known (:func:`~margmap.solve.query_circuit.rows_of`)."""
-    if rows is None:
-        evaluate(f, state, value, exponent)
-        return
     evaluate_range(f, rows, state, value, exponent, 0, f.kind.size)
 
 
 @kernel
 def evaluate_range(
     f: Flat,
-    rows: IntArray,
+    rows: IntArray | None,
     state: IntArray,
     value: FloatArray,
     exponent: FloatArray,
     begin: int,
     stop_before: int,
 ) -> None:
-    """The same for a range of nodes that begins and ends where no dense block does not."""
+    """The same for a range of nodes; no dense block lies across its ends."""
+    if rows is None:
+        evaluate_nodes(f, range(begin, stop_before), state, value, exponent)
+        return
     n = begin
     while n < stop_before:
         end = n + 1

@@ -31,12 +31,18 @@ class Plan(NamedTuple):
     node: IntArray
     part_at: LongArray
     part: IntArray
-    #: Like ``Flat.child``, but the children of a product in the order of its scope's parts.
+    #: Like ``Flat.child``, but the children of a product in the order of its scope's parts; nothing for sums.
     factor: IntArray
     #: Nodes of scope s that something outside of it uses: ``out[out_at[s]:out_at[s + 1]]``; column of each, or -1.
     out_at: LongArray
     out: IntArray
     column: IntArray
+    #: For each node the first row of its dense block, or -1; empty if nobody has looked for blocks, or there are few.
+    rows: IntArray = np.zeros(0, dtype=np.int32)
+
+    def with_blocks(self, rows: IntArray | None) -> Plan:
+        """The same with the dense blocks of the circuit, as :func:`~margmap.solve.query_circuit.rows_of` finds them."""
+        return self if rows is None else self._replace(rows=rows)
 
 
 def make_plan(
@@ -48,15 +54,19 @@ def make_plan(
     """
     words = max(1, -(-variables // 64))
     scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words)
-    fits, arrays = run(partial(_plan, flat, scope, bits.shape[0]), flat.num_edges, _room(flat))
+    fits, plan = run(partial(plan_of, flat, _all_nodes(flat), scope, bits.shape[0]), flat.num_edges, _room(flat))
     if not fits:
         parent = scope_tree(bits)
         if parent is None:
             return None
         flat = _nest(flat, scope, parent, check or (lambda: None))
         scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words)
-        _, arrays = run(partial(_plan, flat, scope, bits.shape[0]), flat.num_edges, _room(flat))
-    return flat, Plan(scope, *arrays)
+        _, plan = run(partial(plan_of, flat, _all_nodes(flat), scope, bits.shape[0]), flat.num_edges, _room(flat))
+    return flat, plan
+
+
+def _all_nodes(flat: Flat) -> IntArray:
+    return np.arange(flat.num_nodes, dtype=np.int32)
 
 
 def _room(flat: Flat) -> int:
@@ -72,7 +82,7 @@ def rounding_of(flat: Flat, plan: Plan) -> float:
     multiplications than there are nodes and parts. The entries of vectors, and the largest of them, which stand for
     the scopes beside the way, are values of the circuit: they bring the rounding of one pass up.
     """
-    return float(EPS * _operations(flat, plan)) + query_circuit.rounding_of(flat)
+    return float(EPS * operations_on_the_way(flat, plan)) + query_circuit.rounding_of(flat)
 
 
 def _nest(flat: Flat, scope: IntArray, parent: LongArray, check: Callable[[], None]) -> Flat:
@@ -161,19 +171,18 @@ def _sorted(
 
 
 @kernel
-def _plan(
-    f: Flat, scope: IntArray, n_scopes: int, stop: LongArray
-) -> tuple[bool, tuple[IntArray, LongArray, IntArray, LongArray, IntArray, IntArray, LongArray, IntArray, IntArray]]:
+def plan_of(f: Flat, nodes: IntArray, scope: IntArray, n_scopes: int, stop: LongArray) -> tuple[bool, Plan]:
+    """The plan of some nodes, children first, whose scopes are known; False if their products skip levels."""
     n_nodes = f.kind.size
     place = np.zeros(n_nodes, dtype=np.int32)
     node_at = np.zeros(n_scopes + 1, dtype=np.int64)
-    for n in range(n_nodes):
+    for n in nodes:
         place[n] = node_at[scope[n] + 1]
         node_at[scope[n] + 1] += 1
     for s in range(n_scopes):
         node_at[s + 1] += node_at[s]
-    node = np.zeros(n_nodes, dtype=np.int32)
-    for n in range(n_nodes):
+    node = np.zeros(nodes.size, dtype=np.int32)
+    for n in nodes:
         node[node_at[scope[n]] + place[n]] = n
 
     fits = True
@@ -181,7 +190,7 @@ def _plan(
     part_at = np.zeros(n_scopes + 1, dtype=np.int64)
     column = np.full(n_nodes, -1, dtype=np.int32)
     column[n_nodes - 1] = 0
-    for n in range(n_nodes):
+    for n in nodes:
         if f.kind[n] != PRODUCT:
             continue
         if stop[0] != 0:
@@ -194,7 +203,7 @@ def _plan(
                 part_at[scope[n] + 1] += 1
             elif whole[t] != scope[n]:
                 fits = False
-    for n in range(n_nodes):
+    for n in nodes:
         if f.kind[n] == PRODUCT and f.start[n + 1] - f.start[n] != part_at[scope[n] + 1]:
             fits = False
     for s in range(n_scopes):
@@ -207,28 +216,29 @@ def _plan(
             part_place[t] = filled[whole[t]] - part_at[whole[t]]
             part[filled[whole[t]]] = t
             filled[whole[t]] += 1
-    factor = f.child.copy()
+    factor = np.empty(f.child.size, dtype=np.int32)
     if fits:
-        for n in range(n_nodes):
+        for n in nodes:
             if f.kind[n] == PRODUCT:
                 for e in range(f.start[n], f.start[n + 1]):
                     factor[f.start[n] + part_place[scope[f.child[e]]]] = f.child[e]
     out_at = np.zeros(n_scopes + 1, dtype=np.int64)
-    for n in range(n_nodes):
+    for n in nodes:
         if column[n] >= 0:
             column[n] = out_at[scope[n] + 1]
             out_at[scope[n] + 1] += 1
     for s in range(n_scopes):
         out_at[s + 1] += out_at[s]
     out = np.zeros(out_at[n_scopes], dtype=np.int32)
-    for n in range(n_nodes):
+    for n in nodes:
         if column[n] >= 0:
             out[out_at[scope[n]] + column[n]] = n
-    return fits, (place, node_at, node, part_at, part, factor, out_at, out, column)
+    no_rows = np.zeros(0, dtype=np.int32)
+    return fits, Plan(scope, place, node_at, node, part_at, part, factor, out_at, out, column, no_rows)
 
 
 @kernel
-def _operations(f: Flat, plan: Plan) -> int:
+def operations_on_the_way(f: Flat, plan: Plan) -> int:
     """The largest sum, over the scopes on a way from the root's scope down, of what one number goes through in each."""
     n_scopes = plan.node_at.size - 1
     above = np.zeros(n_scopes, dtype=np.int64)

@@ -13,7 +13,7 @@ from typing import TypeAlias
 
 import numpy as np
 
-from margmap.circuit import PRODUCT, FloatArray, IntArray, LongArray
+from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
 from margmap.errors import StructureError
 from margmap.foundation.limits import Limits, Status, Stopped, quick
 from margmap.foundation.pairs import raised
@@ -53,6 +53,9 @@ SMALLER = 0.5
 
 # A sweep of fewer multiplications is over in some milliseconds; only a longer one is done where it can be stopped.
 QUICK_WORK = 10_000_000
+
+# Multiplications an edge that a sweep may take before there is a state. It has no floor, so that it drops little.
+EAGER_WORK = 12
 
 
 #: What a sweep returns.
@@ -105,6 +108,7 @@ def solve_planned(
     parts = reduced.parts if flat is reduced.flat else None
     view = view_of(flat, 0.0, cardinality, limits.run, parts)
     bounds, slack = view.bounds, limits.gap / 4
+    plan = plan.with_blocks(bounds.rows)
     widest_allowed = _room(flat, plan, limits) if max_width is None else max_width
     rounding = rounding_of(flat, plan)
     if priced is None:
@@ -122,15 +126,10 @@ def solve_planned(
     try:
         for state in () if priced is None else priced.states:
             incumbents.offer(state, climb=False)
-        if reduced.start is not None:
-            incumbents.offer(reduced.start, climb=True)
-        if not incumbents.ranked or reduced.start is None:
-            first = lower_bound_state(flat, bounds.deterministic, cardinality.size, bounds.rows, parts)
-            incumbents.offer(first, climb=True)
-        if priced is not None and incumbents.ranked:
-            incumbents.offer(incumbents.best[0], climb=True)
-        incumbents.offer_neighbours()
-        limits.tell("first state", *incumbents.best, max(log_upper, incumbents.best[1]))
+        # Where sums do not exclude each other a floor drops little, and a state costs more than it saves.
+        eager = turns is not None and reduced.start is None and few_exclude(view)
+        if not eager:
+            _first_states(reduced, view, incumbents, priced, log_upper)
         while log_upper > (floor := max(floor, incumbents.floor)) + slack:
             limits.check()
             if width > widest_allowed:
@@ -145,7 +144,14 @@ def solve_planned(
             pairs, variables = PAIRS + PAIRS_OF_ONE * width, cardinality.size
             problem = (flat, bounds.share, bounds.least, plan, pending, variables)
             work = partial(sweep, *problem, log_floor, width, pairs, k)
-            ended, values, states, upper, wide = work(np.array([0, quick(QUICK_WORK)]))
+            if eager:
+                ended, values, states, upper, wide = _within(work, EAGER_WORK * flat.num_edges, limits)
+                eager = ended
+                if not ended:
+                    _first_states(reduced, view, incumbents, priced, log_upper)
+                    continue
+            else:
+                ended, values, states, upper, wide = work(np.array([0, quick(QUICK_WORK)]))
             if not ended:
                 found = limits.run(work) if turns is None else turns.sweep(work)
                 if found is None:
@@ -159,10 +165,8 @@ def solve_planned(
             for state in states:
                 incumbents.offer(state, climb=False)
             floor = max(floor, incumbents.floor)
-            merged = upper > log_floor
-            if len(values) >= k and priced is None:  # the others were dropped because these are at least as good
-                upper = max(upper, values[-1])
-            log_upper = min(log_upper, max(raised(upper, log_whole), floor + slack))
+            known = values if len(values) >= k and priced is None else values[:0]
+            merged, log_upper = after_sweep(upper, known, log_floor, log_whole, floor + slack, log_upper)
             best_state, log_best = incumbents.best
             limits.tell(f"sweep of width {width}", best_state, log_best, max(raised(log_upper, rounding), log_best))
             if not merged:
@@ -175,6 +179,9 @@ def solve_planned(
                 for state in found_states:
                     incumbents.offer(state, climb=False)
                 break
+            if eager:
+                _first_states(reduced, view, incumbents, priced, log_upper)
+                eager = False
             if k == 1 and log_upper > floor + slack and incumbents.ranked:
                 incumbents.offer(incumbents.best[0], climb=True)
             floor = max(floor, incumbents.floor)
@@ -190,6 +197,7 @@ def solve_planned(
                     if flat is not view.flat:
                         view = view_of(flat, view.log_factor, cardinality, limits.run)
                     bounds, log_whole = view.bounds, view.log_upper
+                    plan = plan.with_blocks(bounds.rows)
                     rounding = max(rounding, rounding_of(flat, plan))
                 if turns.due:
                     log_upper = turns.take(view, log_upper)
@@ -203,6 +211,52 @@ def solve_planned(
     details = {"rounds": rounds, "widest": widest, "search_nodes": search_nodes + (turns.nodes if turns else 0)}
     log_upper = max(log_upper, max(floor, incumbents.floor) + slack)
     return Outcome(best, raised(log_upper, rounding), status, details)
+
+
+def _first_states(
+    reduced: Reduced, view: View, incumbents: Incumbents, priced: Priced | None, log_upper: float
+) -> None:
+    """Offer the state that a session begins with, or the one that Algorithm 4 gives, and climb."""
+    flat, bounds, variables = view.flat, view.bounds, reduced.cardinality.size
+    if reduced.start is not None:
+        incumbents.offer(reduced.start, climb=True)
+    if not incumbents.ranked or reduced.start is None:
+        first = lower_bound_state(flat, bounds.deterministic, variables, bounds.rows, bounds.parts)
+        incumbents.offer(first, climb=True)
+    if priced is not None and incumbents.ranked:
+        incumbents.offer(incumbents.best[0], climb=True)
+    incumbents.offer_neighbours()
+    incumbents.limits.tell("first state", *incumbents.best, max(log_upper, incumbents.best[1]))
+
+
+def _within(work: Callable[[LongArray], Swept], multiplications: int, limits: Limits) -> Swept:
+    """A sweep that ends early after so many multiplications, also where another thread watches the limits."""
+
+    def bounded(stop: LongArray) -> Swept:
+        stop[1] = quick(multiplications)
+        return work(stop)
+
+    return limits.run(bounded, multiplications // 4)
+
+
+def few_exclude(view: View) -> bool:
+    """Whether most sums have children that do not exclude each other."""
+    return bool(2 * np.count_nonzero(view.bounds.deterministic) < np.count_nonzero(view.flat.kind == SUM))
+
+
+def after_sweep(
+    upper: float, values: FloatArray, log_floor: float, log_whole: float, least: float, log_upper: float
+) -> tuple[bool, float]:
+    """Whether a sweep has left anything out that may be above its floor, and the bound on all states after it.
+
+    ``upper`` is the sweep's bound on what it has left out, and ``values`` are those of states for which it has dropped
+    others, since these are at least as good. Both are relative to ``log_whole``, the bound of the whole circuit; states
+    up to ``least`` are of no interest, and ``log_upper`` is the bound before.
+    """
+    merged = upper > log_floor
+    if values.size:
+        upper = max(upper, values[-1])
+    return merged, min(log_upper, max(raised(upper, log_whole), least))
 
 
 class _Turns:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from margmap.circuit import PRODUCT, SUM, FloatArray, LongArray
 from margmap.foundation.jit import kernel
-from margmap.foundation.matrices import row_products
+from margmap.foundation.matrices import add_rows, row_products, times_vector
 from margmap.foundation.pairs import EPS, LN2, log_of
 from margmap.foundation.sorting import descending, nth_largest
 from margmap.solve.methods.frontier.pending import Pending, Use, Uses
@@ -282,14 +282,34 @@ def _rescale(vectors: FloatArray, factor: float) -> float:
 @kernel
 def _enter(f: Flat, share: FloatArray, plan: Plan, s: int, outside: FloatArray, total: FloatArray) -> None:
     """Outside bounds of all nodes of a scope, from those of the nodes used outside."""
-    for i in range(plan.node_at[s + 1] - 1, plan.node_at[s] - 1, -1):
+    i = plan.node_at[s + 1]
+    while i > plan.node_at[s]:
+        i -= 1
         n = plan.node[i]
         if plan.column[n] >= 0:
             total[n] += outside[n]
-        if f.kind[n] == SUM:
+        if plan.rows.size > 0 and plan.rows[n] >= 0:
+            last = i
+            while i > plan.node_at[s] and _same_block(plan, n, plan.node[i - 1], i - 1 - last):
+                i -= 1
+                if plan.column[plan.node[i]] >= 0:
+                    total[plan.node[i]] += outside[plan.node[i]]
+            _enter_block(f, share, plan.node[i], n + 1, total)
+        elif f.kind[n] == SUM:
             for e in range(f.start[n], f.start[n + 1]):
                 if total[n] > 0:
                     total[f.child[e]] += max(share[e] * total[n], SMALLEST)
+
+
+@kernel
+def _enter_block(f: Flat, share: FloatArray, n: int, end: int, total: FloatArray) -> None:
+    """What the rows ``n`` to ``end`` of a dense block add to the outside bounds of their children."""
+    if not total[n:end].any():
+        return
+    gained = np.zeros(f.start[n + 1] - f.start[n])
+    add_rows(share[f.start[n] : f.start[end]], total[n:end], gained)
+    for i in range(gained.size):
+        total[f.child[f.start[n] + i]] += max(gained[i], SMALLEST)
 
 
 @kernel
@@ -320,9 +340,16 @@ def _evaluate_sums(
 
     ``careful`` raises what is too small for a double to ``SMALLEST``.
     """
-    for i in range(plan.node_at[s], plan.node_at[s + 1]):
+    i = plan.node_at[s] - 1
+    while i + 1 < plan.node_at[s + 1]:
+        i += 1
         n = plan.node[i]
-        if f.kind[n] == SUM:
+        if plan.rows.size > 0 and plan.rows[n] >= 0 and not careful:
+            first = i
+            while i + 1 < plan.node_at[s + 1] and _same_block(plan, n, plan.node[i + 1], i + 1 - first):
+                i += 1
+            _evaluate_block(f, share, plan, n, n + 1 + i - first, value, lanes)
+        elif f.kind[n] == SUM:
             row = plan.place[n]
             for k in range(lanes):
                 value[row, k] = 0.0
@@ -334,6 +361,25 @@ def _evaluate_sums(
                     for k in range(lanes):
                         if value[other, k] > 0:
                             value[row, k] = max(value[row, k], SMALLEST)
+
+
+@kernel
+def _same_block(plan: Plan, n: int, other: int, away: int) -> bool:
+    """Whether a node is the row of the block of node ``n`` that stands so many places behind it, or before it."""
+    return bool(other == n + away and plan.rows[other] == plan.rows[n])
+
+
+@kernel
+def _evaluate_block(f: Flat, share: FloatArray, plan: Plan, n: int, end: int, value: FloatArray, lanes: int) -> None:
+    """The same for the rows ``n`` to ``end`` of a dense block: a matrix times a vector for each state."""
+    children = f.child[f.start[n] : f.start[n + 1]]
+    below, found = np.empty(children.size), np.empty(end - n)
+    for k in range(lanes):
+        for i in range(children.size):
+            below[i] = value[plan.place[children[i]], k]
+        times_vector(share[f.start[n] : f.start[end]], below, found)
+        for i in range(found.size):
+            value[plan.place[n] + i, k] = found[i]
 
 
 @kernel

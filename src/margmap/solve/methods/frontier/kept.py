@@ -1,0 +1,229 @@
+"""The frontier in a session: bounds, scopes and values of the forms that are kept from one question to the next.
+
+A session's reduction (:mod:`margmap.solve.kept_reduction`) keeps the nodes of reduced circuits, the forms, in a store
+that grows at its end. All that the first sweep needs of a form depends on what is below it: its bound and shares, its
+possible values, its scope, its value under a state. So it is worked out once, when the form is new. A question then
+costs the forms above what changed, a plan of the nodes that its root reaches, and the sweep. Where the first sweep does
+not prove the answer, the question goes the way of all others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from margmap.circuit import Circuit, IntArray
+from margmap.foundation.jit import kernel
+from margmap.foundation.limits import Limits, Stopped, quick
+from margmap.foundation.pairs import EPS, log_of, raised
+from margmap.inference.dense import block_rows
+from margmap.inference.scaled import is_dense
+from margmap.solve.forms import Forms, Query, Store
+from margmap.solve.methods.frontier.scope_tree import operations_on_the_way, plan_of
+from margmap.solve.methods.frontier.solve import FIRST_WIDTH, PAIRS, PAIRS_OF_ONE, QUICK_WORK, after_sweep
+from margmap.solve.methods.frontier.sweep import sweep
+from margmap.solve.output_bounds import bound_nodes, log_bound
+from margmap.solve.query_circuit import Flat, count_operations
+from margmap.solve.result import Outcome
+from margmap.solve.supports import mark_deterministic, mark_supports, words_of
+from margmap.solve.values import evaluate_range
+
+S = TypeVar("S", bound=np.generic)
+
+
+class KeptFrontier:
+    """What is kept of the forms of a query, for one thread at a time."""
+
+    def __init__(self, circuit: Circuit, columns: Sequence[int], query: Query) -> None:
+        self._query, self._dense = query, is_dense(circuit)
+        self._circuit_scope = circuit.scopes.id
+        self._scope_of, self._scopes = _query_scopes(circuit, columns)
+        self._words, self._groups = words_of(query.cardinality)
+        self.empty()
+
+    def empty(self) -> None:
+        """Forget all forms."""
+        self.count = 0
+        #: Edges of the circuit that was solved last.
+        self.edges = 0
+        # The least way and the faithfulness of all shares so far, see :class:`~margmap.solve.output_bounds.Bounds`.
+        self._least, self._faithful = 1.0, True
+        self._rows, self._scope = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
+        self._can = np.zeros((0, self._words * self._groups), dtype=np.uint64)
+        self._deterministic = np.zeros(0, dtype=np.bool_)
+        self._value, self._exponent, self._way, self._operations = (np.zeros(0) for _ in range(4))
+        self._share = np.zeros(0)
+        # A state, and the values of the first so many nodes under it, relative to their bounds.
+        self._state: IntArray | None = None
+        self._evaluated = 0
+        self._under, self._under_power = np.zeros(0), np.zeros(0)
+
+    @property
+    def nbytes(self) -> int:
+        """The room that it takes."""
+        return sum(array.nbytes for array in vars(self).values() if isinstance(array, np.ndarray))
+
+    def bytes_for(self, store: Store) -> int:
+        """The room that it will take for a store."""
+        return store.kind.size * (62 + 8 * self._words * self._groups) + 8 * store.child.size
+
+    def place(self, store: Store, begin: int, order: IntArray, forms: Forms) -> None:
+        """Write down the scopes of the forms from ``begin`` on, which were made from the nodes in ``order``."""
+        if store.kind.size > self._scope.size:
+            self._scope = longer(self._scope, store.kind.size)
+        if begin == self._query.first_leaf[-1]:
+            cardinality = self._query.cardinality
+            self._scope[:begin] = self._scope_of[-cardinality.size :].repeat(cardinality)
+        _scopes_of_forms(order, forms.number, self._circuit_scope, self._scope_of, begin, self._scope)
+
+    def add(self, store: Store, count: int) -> None:
+        """Work out all that depends on a form alone, for those of the store up to ``count``."""
+        begin = self.count
+        if begin == count:
+            return
+        self._grow(store)
+        edges = slice(int(store.start[begin]), int(store.start[count]))
+        flat, never = first_nodes(store, count), np.zeros(1, dtype=np.int64)
+        rows = None
+        if self._dense:
+            rows = self._rows[:count]
+            rows[begin:] = block_rows(flat.kind[begin:], flat.start[begin:], flat.child, flat.weight, None)
+            rows[begin:][rows[begin:] >= 0] += begin
+        self._can[begin:count] = 0
+        mark_supports(flat, rows, self._words, self._can, begin, count, never)
+        mark_deterministic(flat, rows, self._can, self._words, self._deterministic, begin, count, never)
+        self._value[begin:count], self._exponent[begin:count], self._way[begin:count] = 1.0, 0.0, 1.0
+        self._share[edges] = 1.0
+        known = (flat, rows, self._deterministic, self._value, self._exponent, self._way, self._share)
+        faithful, least = bound_nodes(*known, begin, count, never)
+        self._operations[begin:count] = 0.0
+        count_operations(flat, self._operations, begin)
+        self._faithful, self._least = self._faithful and bool(faithful), min(self._least, float(least))
+        self.count = count
+
+    def _grow(self, store: Store) -> None:
+        """As much room for each node and edge as the store has."""
+        nodes, edges = store.kind.size, store.child.size
+        if nodes > self._value.size:
+            for name in ("_rows", "_can", "_deterministic", "_value", "_exponent", "_way", "_operations"):
+                setattr(self, name, longer(getattr(self, name), nodes))
+            self._under, self._under_power = longer(self._under, nodes), longer(self._under_power, nodes)
+        if edges > self._share.size:
+            self._share = longer(self._share, edges)
+
+    def solve(self, store: Store, root: int, start: IntArray, limits: Limits) -> Outcome | None:
+        """The answer for the circuit below a node of the store, if one sweep proves it; ``start`` is a state.
+
+        None if it does not, or if the state is impossible, or if products skip levels of the tree of scopes.
+        """
+        if not self._faithful or self._value[root] <= 0:
+            return None
+        whole = first_nodes(store, root + 1)
+        flat = whole._replace(weight=self._share[: whole.num_edges])
+        rows = self._rows[: root + 1] if self._dense else None
+        nodes, self.edges = _reached(whole, rows)
+        fits, plan = plan_of(whole, nodes, self._scope, self._scopes, np.zeros(1, dtype=np.int64))
+        if not fits:
+            return None
+        plan = plan.with_blocks(rows)
+        log_whole, slack = log_bound(self._value[root], self._exponent[root]), limits.gap / 4
+        rounding = EPS * (float(operations_on_the_way(whole, plan)) + float(self._operations[root]))
+        best, floor = start, log_whole + self._log_value(flat, rows, start)
+        if floor == -np.inf:
+            return None
+        rounds, widest, log_upper = 0, 0, log_whole
+        try:
+            if log_whole > floor + slack:
+                limits.check()
+                log_floor, pairs = floor + slack - log_whole, PAIRS + PAIRS_OF_ONE * FIRST_WIDTH
+                problem = (flat, flat.weight, self._least, plan, None, start.size)
+                work = partial(sweep, *problem, log_floor, FIRST_WIDTH, pairs, 1)
+                swept = work(np.array([0, quick(QUICK_WORK)]))
+                if not swept[0]:
+                    swept = limits.run(work)
+                _, values, states, upper, widest = swept
+                rounds = 1
+                for state in states:
+                    if (value := log_whole + self._log_value(flat, rows, state)) > floor:
+                        best, floor = state, value
+                merged, log_upper = after_sweep(upper, values, log_floor, log_whole, floor + slack, log_upper)
+                if merged or log_upper > floor + slack + rounding:
+                    return None
+        except Stopped as stopped:
+            return Outcome([best], raised(max(log_upper, floor + slack), rounding), stopped.status)
+        details: dict[str, Any] = {"rounds": rounds, "widest": int(widest), "search_nodes": 0}
+        scopes = np.count_nonzero(np.diff(plan.node_at))
+        why = f"the circuit is structured-decomposable: {scopes} scopes, {self.edges} edges left"
+        return Outcome([best], raised(max(log_upper, floor + slack), rounding), "optimal", details).because(why)
+
+    def _log_value(self, flat: Flat, rows: IntArray | None, state: IntArray) -> float:
+        """The log value of a state, relative to the root's bound."""
+        if self._state is None or not np.array_equal(self._state, state):
+            self._state, self._evaluated = state.copy(), 0
+        evaluate_range(flat, rows, state, self._under, self._under_power, self._evaluated, flat.num_nodes)
+        self._evaluated = max(self._evaluated, flat.num_nodes)
+        return float(log_of(self._under[flat.num_nodes - 1], self._under_power[flat.num_nodes - 1]))
+
+
+def first_nodes(store: Store, nodes: int) -> Flat:
+    """The first nodes of a store, without a copy."""
+    edges = int(store.start[nodes])
+    kind, start, child, weight, var, value = store[:6]
+    return Flat(kind[:nodes], start[: nodes + 1], child[:edges], weight[:edges], var[:nodes], value[:nodes])
+
+
+def longer(array: NDArray[S], size: int) -> NDArray[S]:
+    """An array with room for so many entries, of which the first are those of another."""
+    grown = np.empty((size, *array.shape[1:]), dtype=array.dtype)
+    grown[: len(array)] = array
+    return grown
+
+
+def _query_scopes(circuit: Circuit, columns: Sequence[int]) -> tuple[IntArray, int]:
+    """What of each scope of a circuit is asked for, as the number of a scope; behind them those of the query variables.
+
+    And how many scopes that are. They are numbered in the order of the circuit's.
+    """
+    flags = np.zeros((len(columns) + 1, 64 * circuit.scopes.bits.shape[1]), dtype=np.bool_)
+    flags[np.arange(len(columns)), list(columns)] = flags[-1, list(columns)] = True
+    masks = np.packbits(flags, axis=1, bitorder="little").view(np.uint64)
+    bits = np.concatenate((circuit.scopes.bits & masks[-1], masks[:-1]))
+    _, first, same = np.unique(bits, axis=0, return_index=True, return_inverse=True)
+    rank = np.empty(first.size, dtype=np.int32)
+    rank[np.argsort(first)] = np.arange(first.size, dtype=np.int32)
+    return rank[same.reshape(-1)], int(first.size)
+
+
+@kernel
+def _scopes_of_forms(
+    order: IntArray, number: IntArray, circuit_scope: IntArray, scope_of: IntArray, begin: int, scope: IntArray
+) -> None:
+    """The scopes of the forms from ``begin`` on: those of the nodes of the circuit that they were made from."""
+    for n in order:
+        if number[n] >= begin:
+            scope[number[n]] = scope_of[circuit_scope[n]]
+
+
+@kernel
+def _reached(f: Flat, rows: IntArray | None) -> tuple[IntArray, int]:
+    """The nodes that the root reaches, children first, and their edges; rows of a dense block share their children."""
+    marks = np.zeros(f.kind.size, dtype=np.bool_)
+    order, at, block, edges = np.empty(f.kind.size, dtype=np.int32), f.kind.size, -1, 0
+    marks[f.kind.size - 1] = True
+    for n in range(f.kind.size - 1, -1, -1):
+        if not marks[n]:
+            continue
+        at -= 1
+        order[at] = n
+        edges += f.start[n + 1] - f.start[n]
+        if rows is not None:
+            if rows[n] >= 0 and rows[n] == block:
+                continue
+            block = rows[n]
+        for e in range(f.start[n], f.start[n + 1]):
+            marks[f.child[e]] = True
+    return np.copy(order[at:]), edges
