@@ -133,8 +133,8 @@ NO_TIGHTENING = (
 NO_INCUMBENTS = (
     Edit(
         FRONTIER,
-        "        if not incumbents.ranked or reduced.start is None:\n",
-        "        if priced is not None:\n",
+        "    if not incumbents.ranked or reduced.start is None:\n",
+        "    if priced is not None:\n",
     ),
     Edit(
         FRONTIER,

@@ -20,6 +20,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shlex
 import statistics
 import subprocess
@@ -43,6 +44,8 @@ SEED = 1
 MEMORY = 4 << 30
 #: Runs of each method that are done again to compare their seconds.
 AGAIN = 5
+#: What ``benchmarks/keep.py again -- benchmarks/paper.py again --computing`` wrote.
+AGAIN_RECORD = ROOT / "docs" / "benchmarks" / "records" / "again.txt"
 #: Nats by which the optima of a circuit that was learned again may differ from those of the records.
 SAME = 1e-8
 
@@ -302,7 +305,7 @@ def report(experiment: Experiment) -> None:
         experiment.place,
         title=experiment.title,
         about=experiment.about,
-        methods=ABOUT,
+        methods={label: ABOUT[label] + on_a_busy_machine(records, label) for label in labels},
         labels=labels,
         commands=commands,
         within=experiment.time_limit if experiment.cuts is not None else None,
@@ -310,6 +313,21 @@ def report(experiment: Experiment) -> None:
     print(*found.written, sep="\n")
     if found.disagreements:
         sys.exit(f"{found.disagreements} disagreements: see the report")
+
+
+def on_a_busy_machine(records: list[dict[str, Any]], label: str) -> str:
+    """What to know of the runs of a method that count seconds of the processor: how much slower they look."""
+    computing = sum(record["label"] == label and record.get("computing", False) for record in records)
+    if not computing or not AGAIN_RECORD.exists():
+        return ""
+    lines = re.findall(r"^(.+?) +\S+ +\d+ recorded +(\S+) s, again +(\S+) s$", AGAIN_RECORD.read_text(), re.MULTILINE)
+    ratios = [float(again) / float(before) for name, before, again in lines if name == label]
+    if not ratios:
+        return ""
+    return (
+        f" {computing} of its runs count seconds of the processor on a machine that had other work, where "
+        f"{len(ratios)} of its runs took {statistics.median(ratios):.1f} times as long as on a quiet one in the median."
+    )
 
 
 def compacted(file: Path, labels: list[str]) -> list[dict[str, Any]]:
