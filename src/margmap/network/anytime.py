@@ -245,6 +245,8 @@ class Anytime:
         if not soon or self.scorer is None:
             self._keep(self._make_scorer((0,), FIRST_ENTRIES) or self._make_scorer((0, *SCORED_AFTER)))
         self._score(state, "first state")
+        if self.found.log_lower == -np.inf:  # where findings have causes, all absent is often possible
+            self._score(np.zeros_like(state), "first state")
         self._begun = True
         if soon:
             return
