@@ -127,7 +127,7 @@ def plot(records: list[dict], path: Path) -> None:
         for name, record in longest.items():
             points = [(t, max(upper - lower, 1e-9)) for t, lower, upper in record["trace"] if lower is not None]
             if name.split("_")[0] == family and points:
-                points.append((record["wall"], max(record["gap"], 1e-9)))
+                points.append((record["seconds"], max(record["gap"], 1e-9)))
                 axes.step(*zip(*points, strict=True), where="post", linewidth=0.8)
         axes.set(xscale="log", yscale="log", xlabel="seconds", ylabel="gap in nats", title=family)
         axes.xaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))

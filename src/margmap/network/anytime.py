@@ -233,7 +233,7 @@ class Anytime:
         tops = sum(float(factor.table.max()) for factor in model.factors)
         self.found.lower(model.log_constant + tops + summed + model.rounding + 1e-9, "the tables' maxima")
         if soon:
-            self.state_at_once(QUICK_ENTRIES)
+            self.state_at_once(QUICK_ENTRIES, past_limits=True)
         everything = LogModel(
             model.cardinality, frozenset(range(len(model.cardinality))), model.factors, model.log_constant, 0.0
         )
@@ -245,6 +245,8 @@ class Anytime:
         if not soon or self.scorer is None:
             self._keep(self._make_scorer((0,), FIRST_ENTRIES) or self._make_scorer((0, *SCORED_AFTER)))
         self._score(state, "first state")
+        if self.found.log_lower == -np.inf:  # where findings have causes, all absent is often possible
+            self._score(np.zeros_like(state), "first state")
         self._begun = True
         if soon:
             return
@@ -256,20 +258,31 @@ class Anytime:
             self._possible(everything)
         self._search(self._current(), 2 * FIRST_SECONDS)
 
-    def state_at_once(self, most: int) -> None:
+    def state_at_once(self, most: int, *, past_limits: bool = False) -> None:
         """The state that the tables of single variables suggest, if it is scored by at most so many entries.
 
-        If that is impossible, the state of all first values. There is no look at the clock.
+        If that is impossible, the state of all first values. With ``past_limits`` there is no look at the clock.
         """
+        score = partial(self._score_at_once, most)
+        found = score() if past_limits else self._apart(score)
+        if found is not None:
+            scorer, state, value = found
+            self._keep(scorer)
+            self.found.offer(state, value, "first state")
+
+    def _score_at_once(self, most: int) -> tuple[Scorer, LongArray, float] | None:
         model = self.model
-        if self.scorer is None and model.entries + len(model.factors) <= SMALL_SHARE * most:
-            plan = outline(model, 0.0)
-            if plan.work(model) <= most:
-                self._keep(Scorer(model, plan))
-                for state in (self._start(), np.zeros(len(model.cardinality), dtype=np.int64)):
-                    self.found.offer(state, self._scorer.score(state), "first state")
-                    if self.found.log_lower > -np.inf:
-                        return
+        if self.scorer is not None or model.entries + len(model.factors) > SMALL_SHARE * most:
+            return None
+        plan = outline(model, 0.0)
+        if plan.work(model) > most:
+            return None
+        scorer, state = Scorer(model, plan), self._start()
+        value = scorer.score(state)
+        if value == -np.inf:
+            state = np.zeros_like(state)
+            value = scorer.score(state)
+        return scorer, state, value
 
     def _solve_whole(self) -> None:
         """If many values have fallen since it was last asked, the solver of the whole has half of the time left."""

@@ -170,8 +170,12 @@ def lightest_first(graph: Graph, most: float = np.inf) -> Order | None:
     None if a table would have more entries than this log says.
     """
     log_card: list[float] = graph.log_card.tolist()
-    bits = np.unpackbits(graph.adjacent.astype("<u8").view(np.uint8), axis=1, bitorder="little")
-    near: list[set[int]] = [set(np.flatnonzero(row).tolist()) for row in bits]
+    rows, words = np.nonzero(graph.adjacent)
+    some = graph.adjacent[rows, words].astype("<u8").view(np.uint8).reshape(-1, 8)
+    which, bit = np.nonzero(np.unpackbits(some, axis=1, bitorder="little"))
+    near: list[set[int]] = [set() for _ in log_card]
+    for v, u in zip(rows[which].tolist(), (64 * words[which] + bit).tolist(), strict=True):
+        near[v].add(u)
     waiting = [(sum([log_card[u] for u in around], log_card[v]), v) for v, around in enumerate(near)]
     heapify(waiting)
     order: list[int] = []

@@ -450,8 +450,8 @@ class _NetworkMap:
             return free, first or free
 
         hopeless = HOPELESS * ENTRIES_PER_EDGE * self.limit
-        soon = np.log(LONG_SECONDS / SECONDS_PER_ENTRY)
-        if interprets() and lightest_first(graph, soon) is None:
+        light = partial(lightest_first, graph, np.log(LONG_SECONDS / SECONDS_PER_ENTRY))
+        if interprets() and self.limits.run(lambda _stop: light(), wait=False) is None:
             self._share_of(FIRST_STATE_SECONDS, lambda search: search.state_at_once(ENTRIES_AT_ONCE))
         entries = self.limits.run(guess, wait=False)
         if SECONDS_PER_ENTRY * entries < LONG_SECONDS:
