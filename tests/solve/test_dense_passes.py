@@ -11,8 +11,10 @@ from margmap.inference.passes import forward, forward_dense
 from margmap.inference.scaled import scaled
 from margmap.solve.hill_climb import _differentiate
 from margmap.solve.lower_bound import lower_bound_state
-from margmap.solve.output_bounds import output_bounds
-from margmap.solve.query_circuit import rows_of
+from margmap.solve.methods.frontier.scope_tree import make_plan
+from margmap.solve.methods.frontier.sweep import sweep
+from margmap.solve.output_bounds import output_bounds, view_of
+from margmap.solve.query_circuit import NO_ROWS, rows_of
 from margmap.solve.reduce import reduce
 from margmap.solve.supports import find_deterministic, find_supports
 from margmap.solve.values import evaluate, evaluate_blocks
@@ -101,3 +103,24 @@ def test_rows_of_blocks():
     shift = np.zeros(40)
     shift[0] = -700.0
     assert block_rows(kind, start, child, weight, shift)[8:].tolist() == [-1, -1, -1, 8, 12]
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_sweep_block_by_block_equals_one_edge_by_edge(seed):
+    _, reduced, _ = instance(seed)
+    flat, plan = make_plan(reduced.flat, reduced.cardinality.size)
+    bounds = view_of(flat, 0.0, reduced.cardinality).bounds
+    assert bounds.block_rows.size > 0
+    for log_floor, most in ((-np.inf, 99), (-0.7, 99), (-np.inf, 2)):
+        found, expected = (
+            sweep(
+                *(flat, rows, bounds.share, bounds.least, plan, None, reduced.cardinality.size),
+                *(log_floor, most, 9999, 3, np.array([0, 1 << 60])),
+            )
+            for rows in (bounds.block_rows, NO_ROWS)
+        )
+        assert found[0]
+        assert expected[0]
+        np.testing.assert_allclose(found[1], expected[1], rtol=0, atol=1e-12)
+        assert np.array_equal(found[2], expected[2])
+        assert found[3] == pytest.approx(expected[3], abs=1e-12)

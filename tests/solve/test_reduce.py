@@ -13,8 +13,9 @@ from margmap import ImpossibleEvidenceError, QueryError, Variable, bernoulli, ci
 from margmap.circuit import BERNOULLI, CATEGORICAL, INDICATOR, PRODUCT, SUM, Circuit, Parts, assemble
 from margmap.circuit.builder import Arrays
 from margmap.circuit.layers import Layers
+from margmap.inference.passes import forward, forward_nodes
 from margmap.inference.scaled import scaled
-from margmap.solve.reduce import reduce
+from margmap.solve.reduce import reduce, reduce_codes
 
 A, B, G = Variable("a"), Variable("b", 3), Variable("g", 0)
 LEAF = 0  # kind of an indicator in the reduced circuit
@@ -91,6 +92,35 @@ def test_equals_enumeration(sort):
         rng = np.random.default_rng(seed)
         c = random_circuit(rng, **SORTS[sort])
         check_reduced(c, *random_instance(rng, c))
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_a_state_is_scored_from_what_the_root_needs_to_the_last_bit(sort):
+    """As by a pass over all nodes, also for several states in a row."""
+    scored = 0
+    for seed in range(30):
+        rng = np.random.default_rng(seed)
+        c = random_circuit(rng, **SORTS[sort])
+        query, evidence = random_instance(rng, c)
+        scored += check_scores(c, query, evidence, rng)
+    assert scored > 10 or sort == "dense"
+
+
+def check_scores(c, query, evidence, rng):
+    codes, reals = c.evidence_codes(evidence)
+    reduced = reduce_codes(c, columns(c, query), codes, reals)
+    if reduced.needed is None:
+        return 0
+    s, full = scaled(c), (np.empty(c.num_nodes), np.empty(c.num_nodes))
+    for _ in range(3):
+        codes[columns(c, query)] = (rng.random(len(query)) * reduced.cardinality).astype(np.int32)
+        everything = np.arange(c.num_nodes, dtype=np.int32)
+        forward_nodes(s, None, everything, codes, reals, *full, None)
+        assert reduced.needed.root_with(s, codes, reals) == (full[0][-1], full[1][-1])
+        again = np.empty(c.num_nodes), np.empty(c.num_nodes)
+        forward(s, codes, reals, *again)
+        assert np.array_equal(again, full)
+    return 1
 
 
 @settings(max_examples=150)
@@ -218,6 +248,8 @@ def test_evidence_below_the_smallest_float():
     r = reduce(c, [n], dict.fromkeys(range(n), 1))
     left, right = math.log(0.9) + n * math.log(1e-3), math.log(0.1) + n * math.log(1.001e-3)
     assert r.log_scale == pytest.approx(np.logaddexp(left, right), rel=1e-12)
+    assert check_scores(c, [n], dict.fromkeys(range(n), 1), np.random.default_rng(0))
+    assert check_scores(c, list(range(n)), {n: 1}, np.random.default_rng(0))  # the state alone is below it
     assert flat_values(r.flat, [(1,)])[-1] == pytest.approx([1 / (1 + math.exp(left - right))], rel=1e-8)
 
 

@@ -155,7 +155,7 @@ def _bounds_of_all(
 ) -> tuple[FloatArray, FloatArray, FloatArray, bool, float]:
     """The bounds of all nodes as pairs, all shares, whether they are what they say, and the least way."""
     value, exponent, way = np.ones(flat.num_nodes), np.zeros(flat.num_nodes), np.ones(flat.num_nodes)
-    share = np.ones(flat.num_edges)
+    share = np.empty(flat.num_edges)
     given = (flat, rows, take_max, value, exponent, way, share)
     found = upwards(parts, flat.num_nodes, lambda begin, end: bounds_of_range(*given, begin, end, stop))
     return value, exponent, share, all(faithful for faithful, _ in found), min(least for _, least in found)
@@ -179,7 +179,7 @@ def bounds_of_whole(
 ) -> tuple[FloatArray, FloatArray, FloatArray, bool, float]:
     """What :func:`_bounds_of_all` gives for a circuit without parts."""
     value, exponent, way = np.ones(f.kind.size), np.zeros(f.kind.size), np.ones(f.kind.size)
-    share = np.ones(f.child.size)
+    share = np.empty(f.child.size)
     faithful, least = bounds_of_range(f, rows, take_max, value, exponent, way, share, 0, f.kind.size, stop)
     return value, exponent, share, faithful, least
 
@@ -199,7 +199,7 @@ def bounds_of_range(
 ) -> tuple[bool, float]:
     """Every bound is multiplied by a little more than its own rounding can have taken, and so is every share.
 
-    Of the nodes from ``begin`` on; all arrays have ones, and zeros as exponents, before.
+    Of the nodes from ``begin`` on; before, all values and ways are 1, exponents 0, and shares anything.
     """
     least, faithful = 1.0, True
     n, singly = begin - 1, 0
@@ -219,6 +219,7 @@ def bounds_of_range(
         if f.kind[n] == PRODUCT:
             v, power = 1.0 + edges * EPS, 0.0
             for e in range(f.start[n], f.start[n + 1]):
+                share[e] = 1.0
                 v *= value[f.child[e]]
                 power += exponent[f.child[e]]
                 if v < TINY:

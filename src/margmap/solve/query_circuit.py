@@ -62,13 +62,14 @@ def rows_of(flat: Flat, parts: LongArray | None = None) -> IntArray | None:
 
     None if most edges are in none: kernels have machine code of its own for that.
     """
-    rows = np.empty(flat.num_nodes, dtype=np.int32)
 
-    def work(begin: int, end: int) -> None:  # whose children are others than those of other parts
-        found = block_rows(flat.kind[begin:end], flat.start[begin : end + 1], flat.child, flat.weight, None)
-        rows[begin:end] = np.where(found >= 0, found + np.int32(begin), found)
+    def work(begin: int, end: int) -> IntArray:  # whose children are others than those of other parts
+        rows: IntArray = block_rows(flat.kind[begin:end], flat.start[begin : end + 1], flat.child, flat.weight, None)
+        rows[rows >= 0] += np.int32(begin)
+        return rows
 
-    upwards(parts, flat.num_nodes, work)
+    found = upwards(parts, flat.num_nodes, work)
+    rows = found[0] if parts is None else np.concatenate(found)
     return rows if mostly_blocks(flat.start, rows) else None
 
 

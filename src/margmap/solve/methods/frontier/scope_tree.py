@@ -30,7 +30,7 @@ class Plan(NamedTuple):
     node: IntArray
     part_at: LongArray
     part: IntArray
-    #: Like ``Flat.child``, but the children of a product in the order of its scope's parts; nothing for sums.
+    #: Like ``Flat.child``, but only below products, whose children are in the order of their scope's parts.
     factor: IntArray
     #: Nodes of scope s that something outside of it uses: ``out[out_at[s]:out_at[s + 1]]``; column of each, or -1.
     out_at: LongArray
