@@ -86,7 +86,6 @@ class KeptFrontier:
         if begin == count:
             return
         self._grow(store)
-        edges = slice(int(store.start[begin]), int(store.start[count]))
         flat, never = first_nodes(store, count), np.zeros(1, dtype=np.int64)
         rows = None
         if self._dense:
@@ -97,7 +96,6 @@ class KeptFrontier:
         supports_of_range(flat, rows, self._words, self._can, begin, count, never)
         deterministic_range(flat, rows, self._can, self._words, self._deterministic, begin, count, never)
         self._value[begin:count], self._exponent[begin:count], self._way[begin:count] = 1.0, 0.0, 1.0
-        self._share[edges] = 1.0
         known = (flat, rows, self._deterministic, self._value, self._exponent, self._way, self._share)
         faithful, least = bounds_of_range(*known, begin, count, never)
         self._operations[begin:count] = 0.0

@@ -211,7 +211,7 @@ def plan_of(f: Flat, nodes: IntArray, scope: IntArray, n_scopes: int, stop: Long
             part_place[t] = filled[whole[t]] - part_at[whole[t]]
             part[filled[whole[t]]] = t
             filled[whole[t]] += 1
-    factor = np.empty(f.child.size, dtype=np.int32) if fits else f.child.copy()
+    factor = np.empty(f.child.size, dtype=np.int32)
     if fits:
         for n in nodes:
             if f.kind[n] == PRODUCT:
