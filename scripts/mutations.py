@@ -334,6 +334,29 @@ KEPT_FORMS_BREAKS = _of(
     ),
 )
 
+DENSE_SWEEP_BREAKS = (
+    *_of(
+        "solve/methods/frontier/sweep.py",
+        (
+            "def _far_from_zero(",
+            "near += 0 < x < TINY",
+            "near += 0",
+            "in a dense block, outside bounds too small for a double count as nothing",
+            ("tests/solve/test_dense_passes.py::test_outside_bounds_of_blocks_are_never_too_small[-995]",),
+        ),
+    ),
+    *_of(
+        "inference/passes.py",
+        (
+            "def forward_plain(",
+            "if 0 < v < TINY:",
+            "if 0 < v < 0.0:",
+            "a pass without powers of two goes on where it needs them",
+            (f"{REDUCE}::test_evidence_below_the_smallest_float",),
+        ),
+    ),
+)
+
 PLAN_BREAKS = _of(
     "solve/methods/frontier/scope_tree.py",
     (
@@ -2127,6 +2150,7 @@ MUTATIONS: list[Mutation] = [
     *FRONTIER_BREAKS,
     *KEPT_FORMS_BREAKS,
     *PLAN_BREAKS,
+    *DENSE_SWEEP_BREAKS,
     *BRANCH_BREAKS,
     *BEST_FIRST_BREAKS,
     *ITERATIVE_BREAKS,

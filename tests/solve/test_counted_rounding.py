@@ -25,7 +25,7 @@ from margmap.solve.methods.frontier import solve as frontier
 from margmap.solve.methods.frontier.scope_tree import make_plan, rounding_of
 from margmap.solve.methods.frontier.sweep import _enter, _push
 from margmap.solve.output_bounds import floor_of, view_of
-from margmap.solve.query_circuit import added, rebuild
+from margmap.solve.query_circuit import NO_ROWS, added, rebuild
 from margmap.solve.query_circuit import rounding_of as rounding_of_pass
 from margmap.solve.reduce import reduce
 from margmap.solve.regroup import _times, regroup
@@ -69,7 +69,7 @@ def outside_bounds(flat, plan, share):
     while stack:
         s = stack.pop()
         nodes = plan.node[plan.node_at[s] : plan.node_at[s + 1]].tolist()
-        _enter(flat, share, plan, s, outside, total)
+        _enter(flat, NO_ROWS, share, plan, s, outside, total)
         for i in reversed(nodes):
             if plan.column[i] >= 0:
                 exact_total[i] += exact_outside[i]
@@ -126,7 +126,7 @@ def test_the_frontier_adds_its_rounding_to_its_bound(monkeypatch):
     reduced = reduce(markov_mixture(np.random.default_rng(0), 12), None)
     assert 0 < rounding_of(*make_plan(reduced.flat, 12)) < 1e-12
     plain = frontier.solve(reduced, Limits())
-    monkeypatch.setattr(frontier, "rounding_of", lambda _flat, _plan: 0.125)
+    monkeypatch.setattr(frontier, "rounding_of", lambda *_: 0.125)
     moved = frontier.solve(reduced, Limits())
     assert moved.log_upper - plain.log_upper == pytest.approx(0.125, abs=1e-12)
 
