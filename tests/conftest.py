@@ -1,9 +1,11 @@
 """Shared fixtures, and hypothesis without deadlines: kernels compile on their first call."""
 
+import functools
 import os
 from pathlib import Path
 
 import pytest
+import typer.testing
 from hypothesis import HealthCheck, settings
 
 # Tests run compiled kernels, but for those that choose otherwise; and no process compiles behind them. The commands and
@@ -12,6 +14,9 @@ if "MARGMAP_TIER" not in os.environ:
     os.environ["MARGMAP_TIER"] = "compile"
     os.unsetenv("MARGMAP_TIER")
 os.environ["MARGMAP_BACKGROUND"] = "0"
+
+# Typer's runner reads the signatures of all commands anew in every call, which takes longer than most commands.
+typer.testing._get_command = functools.cache(typer.testing._get_command)
 
 settings.register_profile(
     "margmap", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=bool(os.environ.get("CI"))

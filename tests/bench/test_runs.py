@@ -24,6 +24,12 @@ FRONTIER = runs.Method("frontier", "frontier", {})
 PLAIN = runs.Method("plain", "iterative", {"regroup": False, "climb": False, "fix": False})
 
 
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch):
+    """Runs are processes, and on such small circuits loading machine code is nearly all of what they do."""
+    monkeypatch.setenv("MARGMAP_TIER", "interpret")
+
+
 @pytest.fixture
 def files(tmp_path):
     """Two circuits with four instances each."""
