@@ -164,8 +164,9 @@ def models() -> None:
 
 
 def run(only: list[str] | None) -> None:
-    """Do what has no record yet."""
+    """Do what has no record yet, on the models that are there."""
     files = [HERE / "instances" / f"{kind}-{name}.json" for kind in KINDS for name in NAMES]
+    files = [file for file in files if file.exists()]
     methods = [runs.Method(name, name, {}) for name in METHODS if only is None or name in only]
     tasks = [moved(task) for task in runs.tasks_of(files, methods, SECONDS, BYTES, computing=True)]
     os.chdir(HERE)
@@ -220,6 +221,11 @@ def report() -> None:
                 lines.append(f"| {name} | {edges:,} | {' | '.join(cells)} |")
         cells = [cell([r for r in own if r["label"] == method]) for method in METHODS]
         lines.append(f"| **all** | | {' | '.join(cells)} |")
+        if missing := [name for name in NAMES if all(r["dataset"] != f"{kind}-{name}" for r in own)]:
+            lines += ["", f"Not run yet: {', '.join(missing)}."]
+    asked = {r["dataset"].split("-", 1)[0] for r in records}
+    if left := [about.title.lower() for kind, about in KINDS.items() if kind not in asked]:
+        lines += ["", "## Not run yet", "", f"{'; '.join(left)}.".capitalize()]
     best: dict[tuple[str, int], list[float]] = {}
     for r in records:
         if r["status"] == "optimal":
