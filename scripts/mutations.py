@@ -1487,6 +1487,19 @@ NETWORK_BREAKS = [
         )
     ),
     *_of(
+        "network/scoring.py",
+        (
+            "def _evaluate_by_numpy(",
+            "place = plan.message[c] + (which[c] ^ int(dirty[c])) * ((end - plan.message[c]) // 2)",
+            "place = plan.message[c] + which[c] * ((end - plan.message[c]) // 2)",
+            "where it is interpreted, a state is scored with messages of the state before",
+            (
+                "tests/network/test_hard_networks.py"
+                "::test_scores_are_those_of_enumeration_with_any_variables_summed_out_first",
+            ),
+        ),
+    ),
+    *_of(
         "network/compile.py",
         (
             "",
