@@ -117,13 +117,14 @@ def keep(record: dict[str, object]) -> None:
 
 
 def plate(label: str, value: str) -> str:
-    """A small picture with a word on grey and a figure on green."""
+    """A small picture with a word on grey and a figure on green, or on light grey if it is none."""
+    colour = "#287a33" if value[0].isdigit() else "#777"
     left, right = 7 * len(label) + 10, 7 * len(value) + 10
     text = 'y="14" fill="#fff" text-anchor="middle" font-family="Verdana,sans-serif" font-size="11"'
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{left + right}" height="20" role="img">'
         f"<title>{label}: {value}</title>"
-        f'<rect width="{left}" height="20" fill="#555"/><rect x="{left}" width="{right}" height="20" fill="#287a33"/>'
+        f'<rect width="{left}" height="20" fill="#555"/><rect x="{left}" width="{right}" height="20" fill="{colour}"/>'
         f'<text x="{left / 2}" {text}>{label}</text><text x="{left + right / 2}" {text}>{value}</text></svg>\n'
     )
 

@@ -75,9 +75,11 @@ class _AsWritten:
 
 
 def _spare_pydantic(param: Any, kinds: set[Any], text: Any) -> None:
-    """Let typer take a text or a path as it is, and a number that was not given as nothing."""
-    if getattr(param, "_runtime_param", True) is not None:
+    """Let typer take a text or a path as it is, and a number that was not given as nothing, in this call only."""
+    before = getattr(param, "_runtime_param", True)
+    if before is not None and not isinstance(before, _AsWritten):
         return
+    param._runtime_param = None
     written = {kind for kind in kinds if not isinstance(kind, UnionType)} - {type(None)}
     if written == {Path}:
         param._runtime_param = _AsWritten(Path)
