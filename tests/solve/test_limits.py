@@ -120,7 +120,7 @@ def test_a_kernel_whose_flag_is_set_does_nothing():
     bounds, everything = view.bounds, np.ones(flat.num_edges, dtype=np.bool_)
     assert view.supports.can.any()
     assert not find_supports(flat, cardinality, flagged).can.any()
-    assert (output_bounds(flat, bounds.deterministic, flagged).share == 1).all()
+    assert (output_bounds(flat, bounds.deterministic, flagged).value == 1).all()
     assert not edge_bounds(flat, bounds, flagged).any()
     asked = np.ones(cardinality.size, dtype=np.bool_)
     assert conditional_bounds(flat, bounds, cardinality, asked).all()
