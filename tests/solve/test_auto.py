@@ -78,6 +78,7 @@ def test_sweeps_pruning_and_search_take_turns(monkeypatch, sort):
         return smaller, bound
 
     monkeypatch.setattr(frontier, "FIRST_SWEEPS", 0.0)
+    monkeypatch.setattr(frontier, "FIRST_PASSES", 0)
     monkeypatch.setattr(frontier, "QUICK_WORK", 10)
     monkeypatch.setattr(frontier._Turns, "_turn", short)
     monkeypatch.setattr(frontier._Turns, "take", one_turn)

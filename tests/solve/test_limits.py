@@ -2,6 +2,7 @@
 
 import json
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -273,7 +274,8 @@ def interrupt(methods, times):
     here = Path(__file__).resolve().parent
     script = textwrap.dedent(CHILD).format(path=[str(here.parent / "support"), str(here.parent)], methods=methods)
     answers = []
-    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as process:
+    env = {**os.environ, "MARGMAP_TIER": "compile"}  # so that there is a bound after a moment
+    with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True, env=env) as process:
         killer = threading.Timer(120, process.kill)
         killer.start()
         for _ in methods:

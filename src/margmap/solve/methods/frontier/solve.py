@@ -41,8 +41,9 @@ PAIRS, PAIRS_OF_ONE = 4096, 16
 
 # A turn of the search beside the sweeps takes so many seconds at least; so does pruning between them.
 LEAST_TURN, LEAST_PRUNING = 0.1, 0.05
-# Sweeps have so many seconds to themselves before the search gets its first turn.
-FIRST_SWEEPS = 0.1
+# Sweeps have so many seconds to themselves before the search gets its first turn, and so many times what the bounds
+# took: in a large circuit a sweep that is stopped has cost much. But not more than this part of the time that is left.
+FIRST_SWEEPS, FIRST_PASSES, FIRST_PART = 0.1, 100, 0.6
 # A turn, as a part of the time so far: of a sweep and of the search, if the search has the better bound, and if not.
 SWEEP_TURNS, SEARCH_TURNS = (0.25, 3.0), (1.0, 0.3)
 # And of pruning.
@@ -104,10 +105,10 @@ def solve_planned(
 ) -> Outcome:
     """The same for a circuit that has its plan already; states with a log value up to ``floor`` are of no interest.
 
-    For one state without constraints, what the sweeps find prunes the circuit between them, and from
-    ``FIRST_SWEEPS`` seconds on a best-first search of the pruned circuit takes turns with them.
+    For one state without constraints, what the sweeps find prunes the circuit between them, and when the sweeps have
+    had some time to themselves a best-first search of the pruned circuit takes turns with them.
     """
-    cardinality = reduced.cardinality
+    cardinality, begun = reduced.cardinality, limits.clock()
     parts = reduced.parts if flat is reduced.flat else None
     # Large circuits have dense blocks, which are not pruned; nothing else looks at their supports.
     view = view_of(flat, 0.0, cardinality, limits.run, parts, lean=True)
@@ -125,7 +126,9 @@ def solve_planned(
     log_upper = log_whole  # of the states that are not incumbents
     rounds, widest, search_nodes = 0, 0, 0
     status: Status = "optimal"
-    turns = _Turns(incumbents, cardinality, limits, floor) if k == 1 and priced is None else None
+    now = limits.clock()
+    alone = max(FIRST_SWEEPS, min(FIRST_PASSES * (now - begun), FIRST_PART * (limits.deadline - now)))
+    turns = _Turns(incumbents, cardinality, limits, floor, alone) if k == 1 and priced is None else None
     try:
         for state in () if priced is None else priced.states:
             incumbents.offer(state, climb=False)
@@ -271,9 +274,11 @@ class _Turns:
     its bound is the better one.
     """
 
-    def __init__(self, incumbents: Incumbents, cardinality: IntArray, limits: Limits, floor: float) -> None:
+    def __init__(
+        self, incumbents: Incumbents, cardinality: IntArray, limits: Limits, floor: float, alone: float
+    ) -> None:
         self._incumbents, self._cardinality, self._limits, self._floor = incumbents, cardinality, limits, floor
-        self._begun = limits.clock()
+        self._begun, self._alone = limits.clock(), alone
         self._search: BestFirst | None = None
         self._over, self._leads = False, True
         self._failed = 0.0  # seconds of the last sweep that was stopped
@@ -289,7 +294,7 @@ class _Turns:
     @property
     def due(self) -> bool:
         """Whether the sweeps have had the time that is theirs alone."""
-        return not self._over and self._limits.clock() > self._begun + FIRST_SWEEPS
+        return not self._over and self._limits.clock() > self._begun + self._alone
 
     def _turn(self, part: float, least: float) -> Limits:
         """So much of the time since the beginning, and at least so many seconds."""
@@ -300,7 +305,7 @@ class _Turns:
         """A sweep within its turn; None if it was stopped, or if its turn is not much longer than one that was."""
         if self._over:
             return self._limits.run(work)
-        turn = self._turn(SWEEP_TURNS[not self._leads], FIRST_SWEEPS if self._search is None else LEAST_TURN)
+        turn = self._turn(SWEEP_TURNS[not self._leads], self._alone if self._search is None else LEAST_TURN)
         seconds = turn.deadline - self._limits.clock()
         if seconds < 1.5 * self._failed:
             return None
