@@ -8,11 +8,8 @@ import pytest
 import typer.testing
 from hypothesis import HealthCheck, settings
 
-# Tests run compiled kernels, but for those that choose otherwise; and no process compiles behind them. The commands and
-# workers that they start are as a user starts them: they do not inherit the tier, so most of them never load numba.
-if "MARGMAP_TIER" not in os.environ:
-    os.environ["MARGMAP_TIER"] = "compile"
-    os.unsetenv("MARGMAP_TIER")
+# Tests run compiled kernels, but for those that choose otherwise; and no process compiles behind them.
+os.environ.setdefault("MARGMAP_TIER", "compile")
 os.environ["MARGMAP_BACKGROUND"] = "0"
 
 # Typer's runner reads the signatures of all commands anew in every call, which takes longer than most commands.

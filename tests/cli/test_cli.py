@@ -733,27 +733,12 @@ def test_a_reader_that_leaves_early_causes_no_noise() -> None:
 
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals there")
 def test_a_terminal_sees_what_takes_long(tmp_path: Path) -> None:
-    """Numba really compiles: a kernel that no cache has is called where the command evaluates."""
+    """About ten seconds: an empty cache makes numba really compile."""
     import pty
 
-    (tmp_path / "fresh.py").write_text(
-        "import sys\n"
-        "from margmap.__main__ import main\n"
-        "from margmap.foundation.jit import kernel\n"
-        "from margmap.inference import queries\n"
-        "evaluate = queries.log_marginal\n"
-        "@kernel\n"
-        "def one_more(number):\n"
-        "    return number + 1\n"
-        "def log_marginal(*args, **options):\n"
-        "    assert one_more(1) == 2\n"
-        "    return evaluate(*args, **options)\n"
-        "queries.log_marginal = log_marginal\n"
-        "main()\n"
-    )
     parent, child = pty.openpty()
-    env = {**os.environ, "MARGMAP_TIER": "compile", "TERM": "xterm"}
-    command = [sys.executable, str(tmp_path / "fresh.py"), "marginal", CLINIC, "--json"]
+    env = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "TERM": "xterm"}
+    command = [sys.executable, "-m", "margmap", "marginal", CLINIC, "--json"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=child, env=env) as running:
         os.close(child)
         shown = b""

@@ -363,11 +363,12 @@ def test_sums_of_values_beyond_doubles_are_raised():
     parts.sum(leaf, [0.0, -320.0])
     reduced = reduce(assemble([mm.Variable("a")], parts), None)
     flat, plan = make_plan(reduced.flat, 1)
-    share = view_of(flat, 0.0, reduced.cardinality).bounds.share
+    bounds = view_of(flat, 0.0, reduced.cardinality).bounds
+    rows, share = bounds.block_rows, bounds.share
     root, scope = flat.num_nodes - 1, int(plan.scope[-1])
     for careful in (True, False):
         value = np.zeros((flat.num_nodes, 2))
         value[plan.place[flat.child[np.argmin(share)]], 0] = 1e-300
-        _evaluate_sums(flat, share, plan, scope, value, 2, careful)
+        _evaluate_sums(flat, rows, share, plan, scope, value, 2, careful)
         assert (value[plan.place[root], 0] > 0) == careful
         assert value[plan.place[root], 1] == 0

@@ -83,7 +83,7 @@ def test_equals_enumeration(sort, cut_short):
 @pytest.mark.parametrize("sort", ["coins", "dense", "latent tree, many values", "partitions", "dense, unstructured"])
 def test_dead_and_new_workers(sort, cut_short):
     died = packed = 0
-    for p, number in several(sort, range(7100, 7100 + cases(6)), 4):
+    for p, number in several(sort, range(7100, 7100 + cases(15)), 4):
         executor = Here(number, deaths=0.2, forgetful=0.5)
         r = mm.marginal_map(p.circuit, p.query, p.evidence, executor=executor)
         check_bounds(p, r)

@@ -80,8 +80,8 @@ _PSDD = _text(
 
 def _batch(path: Path) -> list[dict[int, int]]:
     """What every row of a file of evidence observes."""
-    columns, rows, _ = rows_of_evidence(NETWORK, path)
-    return [observed_of(NETWORK, columns, cells) for cells in rows]
+    rows = rows_of_evidence(NETWORK, path)
+    return [observed_of(NETWORK, rows.columns, cells) for cells in rows.cells]
 
 
 def _mmz(name: str) -> tuple[bytes, ...]:
