@@ -83,9 +83,10 @@ def test_equals_enumeration(sort, cut_short):
 @pytest.mark.parametrize("sort", ["coins", "dense", "latent tree, many values", "partitions", "dense, unstructured"])
 def test_dead_and_new_workers(sort, cut_short):
     died = packed = 0
-    for p, number in several(sort, range(7100, 7100 + cases(15)), 4):
+    for p, number in several(sort, range(7100, 7100 + cases(6)), 4):
         executor = Here(number, deaths=0.2, forgetful=0.5)
-        r = mm.marginal_map(p.circuit, p.query, p.evidence, executor=executor)
+        method = "branch" if sort in STRUCTURED and number % 2 else "auto"  # one sweep may be enough for a small one
+        r = mm.marginal_map(p.circuit, p.query, p.evidence, method, executor=executor)
         check_bounds(p, r)
         assert r.status in ("optimal", "memory_limit")  # what died three times is left open
         if r.status == "optimal":
