@@ -24,7 +24,7 @@ from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, log_model, restricted
 from margmap.network.mini_bucket import MiniBuckets, decode, literal_bounds, partition, tightened
 from margmap.network.network import Network
-from margmap.network.order import graph_of, lightest_first
+from margmap.network.order import MIN_FILL, MIN_WEIGHT, graph_of, interpreted_order
 from margmap.network.partial_sum import sum_out_cheap
 from margmap.network.relevance import Problem
 from margmap.network.scoring import GO_ON, Scorer, outline
@@ -154,11 +154,12 @@ def test_local_search_keeps_the_score_of_what_it_returns_and_never_goes_down(tie
     assert best > 0.9 * len(everything)
 
 
-def test_an_order_without_machine_code_is_what_eliminating_along_it_makes():
+@pytest.mark.parametrize("rule", [MIN_WEIGHT, MIN_FILL])
+def test_an_order_without_machine_code_is_what_eliminating_along_it_makes(rule):
     for _, _, _, _, _, model in instances(0, 60):
         scopes = [factor.scope for factor in model.factors]
         graph = graph_of(model.cardinality, scopes)
-        found = lightest_first(graph)
+        found = interpreted_order(graph, rule)
         if not model.cardinality:
             assert found.variables == ()
             continue
@@ -172,7 +173,7 @@ def test_an_order_without_machine_code_is_what_eliminating_along_it_makes():
         assert found.width == width
         assert found.log_entries == pytest.approx(math.log(sum(sizes)), abs=1e-9)
         assert found.log_largest == pytest.approx(math.log(max(sizes)), abs=1e-9)
-        assert lightest_first(graph, found.log_largest - 0.01) is None
+        assert interpreted_order(graph, rule, found.log_largest - 0.01) is None
 
 
 def test_there_is_a_state_before_machine_code_is_loaded(monkeypatch):

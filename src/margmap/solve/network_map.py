@@ -37,7 +37,7 @@ from margmap.network.compile import (
 from margmap.network.elimination import Eliminated, Elimination, bytes_of
 from margmap.network.log_model import log_model
 from margmap.network.network import Network
-from margmap.network.order import MIN_WEIGHT, SECONDS, TRIES, Graph, best_order, lightest_first
+from margmap.network.order import MIN_WEIGHT, SECONDS, TRIES, Graph, best_order, interpreted_order
 from margmap.network.relevance import ROUNDING, Problem
 from margmap.solve.marginal_map import circuit_map
 from margmap.solve.methods import AUTO
@@ -77,7 +77,7 @@ ORDER_SECONDS, MANY_TRIES = 10.0, 100_000
 FIRST_STATE_SECONDS = 2.0
 
 #: Before machine code is loaded, which takes a second, a first state is scored if that takes at most so many entries.
-ENTRIES_AT_ONCE = 1 << 22
+ENTRIES_AT_ONCE = 1 << 25
 
 #: Seconds past a limit, or the share of it, for a state where there was none yet.
 GRACE_SECONDS, GRACE_SHARE = 0.1, 0.04
@@ -450,7 +450,7 @@ class _NetworkMap:
             return free, first or free
 
         hopeless = HOPELESS * ENTRIES_PER_EDGE * self.limit
-        light = partial(lightest_first, graph, np.log(LONG_SECONDS / SECONDS_PER_ENTRY))
+        light = partial(interpreted_order, graph, MIN_WEIGHT, np.log(LONG_SECONDS / SECONDS_PER_ENTRY))
         if interprets() and self.limits.run(lambda _stop: light(), wait=False) is None:
             self._share_of(FIRST_STATE_SECONDS, lambda search: search.state_at_once(ENTRIES_AT_ONCE))
         entries = self.limits.run(guess, wait=False)
