@@ -5,6 +5,7 @@ import importlib.util
 import math
 import os
 import sys
+import threading
 import time
 from dataclasses import replace
 
@@ -676,6 +677,39 @@ def test_a_search_beside_the_circuits_solver_ends_with_it(monkeypatch):
         result = mm.marginal_map(network, query, time_limit=limit)
         assert result.log_prob <= expected.log_prob + 1e-8 <= result.log_upper + 2e-8
         assert limit in (0.05, 0.01) or result.status == "optimal"
+
+
+def test_time_counts_while_the_search_beside_the_circuits_solver_compiles(monkeypatch):
+    """Compilation that is waited for is not counted; here the circuit's solver goes on meanwhile."""
+    network, query = grid(6), list(range(0, 36, 2))
+    for name in ("LONG_LIMIT", "BESIDE_SECONDS", "QUICK_ENTRIES", "_FACTOR", "MAX_BYTES"):
+        monkeypatch.setattr(f"margmap.solve.network_map.{name}", 0)
+    compiling, compiled = threading.Event(), threading.Event()
+
+    def compiles(search):
+        def work(_stop):
+            jit._listeners.start()
+            compiling.set()
+            time.sleep(0.05)
+            jit._listeners.end()
+            compiled.set()
+
+        search._run(work)
+
+    def waiting(question, limits):
+        assert compiling.wait(60)
+        counted, passed = -limits.clock(), -time.perf_counter()
+        assert compiled.wait(60)
+        passed += time.perf_counter()
+        moved.append((counted + limits.clock(), passed))
+        return circuit_map(question, limits)
+
+    moved, circuit_map = [], network_map.circuit_map
+    monkeypatch.setattr(network_map, "circuit_map", waiting)
+    monkeypatch.setattr("margmap.network.anytime.Anytime.run", compiles)
+    mm.marginal_map(network, query, time_limit=120)
+    counted, passed = moved[0]
+    assert counted >= passed
 
 
 def test_stopped_after_the_maximum_elimination_keeps_the_state(monkeypatch):

@@ -6,7 +6,7 @@ import pytest
 from margmap.bench.generators import latent_tree
 from margmap.circuit import INDICATOR, SUM
 from margmap.foundation.pairs import EPS
-from margmap.inference.dense import block_rows
+from margmap.inference.dense import block_rows, mostly_blocks
 from margmap.inference.passes import forward, forward_dense
 from margmap.inference.scaled import scaled
 from margmap.solve.hill_climb import _differentiate
@@ -28,6 +28,16 @@ def instance(seed):
     order = rng.permutation(6).tolist()
     observed = {i: int(rng.integers(2)) for i in order[4 : 4 + seed % 3]}
     return circuit, reduce(circuit, order[: 2 + seed % 3], observed), rng
+
+
+def test_rows_that_stand_alone_are_no_blocks():
+    """Compiled networks are full of sums with many children of their own: nothing is shared, and edges can go."""
+    start = np.arange(0, 101, 10)
+    alone, together = np.arange(10, dtype=np.int32), np.repeat(np.arange(0, 10, 2), 2).astype(np.int32)
+    assert not mostly_blocks(start, alone)
+    assert mostly_blocks(start, together)
+    together[:5] = -1  # half of the edges, and one row whose block has no other
+    assert not mostly_blocks(start, together)
 
 
 def singly(rows):

@@ -18,7 +18,7 @@ from margmap.circuit import Circuit, LongArray
 from margmap.errors import ImpossibleEvidenceError, LimitError, MissingExtraError
 from margmap.foundation.cores import usable_cores
 from margmap.foundation.interrupts import abandon
-from margmap.foundation.jit import interprets
+from margmap.foundation.jit import interprets, working_beside
 from margmap.foundation.limits import Limits, Status, Stopped
 from margmap.foundation.pairs import EPS, lowered, raised
 from margmap.inference.scaled import extra_rounding, scaled
@@ -192,10 +192,11 @@ class _NetworkMap:
             if ended.wait(BESIDE_SECONDS):
                 return
             try:
-                search = self._anytime(AUTO)
-                self.found.tell = lambda doing: None  # that is for the other thread
-                search.limits, search.whole = mine, partial(self._solve_part, most=plan.entries)
-                search.run()
+                with working_beside():
+                    search = self._anytime(AUTO)
+                    self.found.tell = lambda doing: None  # that is for the other thread
+                    search.limits, search.whole = mine, partial(self._solve_part, most=plan.entries)
+                    search.run()
             except (Stopped, MemoryError):
                 pass
             except BaseException as error:
