@@ -636,6 +636,19 @@ def test_what_needs_a_circuit_is_refused_with_what_would_help():
     assert "raise max_edges" not in str(error.value)
 
 
+@pytest.mark.parametrize("side", [1, 5])
+def test_stopped_before_there_are_several_states_one_is_there_with_bounds(monkeypatch, side):
+    def stopped(*_):
+        raise Stopped("time_limit")
+
+    network, query = grid(side), list(range(0, side * side, 2))
+    expected = mm.marginal_map(network, query)
+    monkeypatch.setattr(network_map, "plan_of", stopped)
+    result = mm.marginal_map(network, query, k=2)
+    assert (result.status, len(result.top)) == ("time_limit", 1)  # also where the one is known to be the best
+    assert result.log_prob <= expected.log_prob + 1e-8 <= result.log_upper + 2e-8
+
+
 def test_jobs_on_a_network_that_is_searched_say_so():
     result = mm.marginal_map(grid(5), list(range(0, 25, 2)), max_edges=1, jobs=2)
     assert result.status == "optimal"

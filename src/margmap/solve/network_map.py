@@ -122,7 +122,7 @@ class _NetworkMap:
         try:
             result = self._by_tables()
         except Stopped as stopped:
-            if self.question.columns and self.question.k == 1:
+            if self.question.columns:
                 self._last_resort()
             return self._known(stopped.status, self.question.method)
         except LimitError as error:
@@ -378,7 +378,9 @@ class _NetworkMap:
         if found.state is None or found.log_lower == -np.inf:
             return without_state(status, method, limits.clock() - limits.begun, min(found.log_upper, trivial))
         log_upper = max(min(found.log_upper, trivial), found.log_lower + found.rounding)
-        if log_upper - found.log_lower <= limits.gap:
+        if self.question.k > 1:
+            pass  # one state is known, and that does not prove the others
+        elif log_upper - found.log_lower <= limits.gap:
             status = "optimal"
         elif found.log_upper - found.log_lower <= limits.gap or status == "optimal":
             status = "precision_limit"
