@@ -182,6 +182,7 @@ def main() -> None:
     parser.add_argument("--networks", nargs="*", metavar="NAME", help="queries on networks, these or all")
     parser.add_argument("--shares", nargs="+", default=list(SHARES), help="percent queried/observed/hidden")
     parser.add_argument("--cpu", action="store_true", help="seconds of computing, not of the clock on the wall")
+    parser.add_argument("--compiled", action="store_true", help="both have been run: no round before to compile")
     parser.add_argument("--equal", type=int, metavar="N", help="compare answers, on so many generated circuits too")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -195,7 +196,7 @@ def main() -> None:
         if options.equal is not None:
             require_equal(*(measured(source, options, 0) for source in sources.values()))
             return
-        for source in sources.values():
+        for source in () if options.compiled else sources.values():
             measured(source, options, 0)  # compiles
         best: dict[str, dict[str, float]] = {"before": {}, "now": {}}
         values: dict[str, float] = {}

@@ -455,7 +455,7 @@ class _NetworkMap:
         hopeless = HOPELESS * ENTRIES_PER_EDGE * self.limit
         light = partial(interpreted_order, graph, MIN_WEIGHT, np.log(LONG_SECONDS / SECONDS_PER_ENTRY))
         if interprets() and self.limits.run(lambda _stop: light(), wait=False) is None:
-            self._share_of(FIRST_STATE_SECONDS, lambda search: search.state_at_once(ENTRIES_AT_ONCE))
+            self._share_of(np.inf, lambda search: search.state_at_once(ENTRIES_AT_ONCE))
         entries = self.limits.run(guess, wait=False)
         if SECONDS_PER_ENTRY * entries < LONG_SECONDS:
             return best(min(share, SECONDS), TRIES)
