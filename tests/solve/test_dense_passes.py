@@ -14,7 +14,7 @@ from margmap.solve.lower_bound import lower_bound_state
 from margmap.solve.methods.frontier.scope_tree import make_plan
 from margmap.solve.methods.frontier.sweep import _enter, sweep
 from margmap.solve.output_bounds import output_bounds, view_of
-from margmap.solve.query_circuit import NO_ROWS, rows_of
+from margmap.solve.query_circuit import NO_ROWS
 from margmap.solve.reduce import reduce
 from margmap.solve.supports import find_deterministic, find_supports
 from margmap.solve.values import evaluate, evaluate_blocks
@@ -47,7 +47,8 @@ def singly(rows):
 @pytest.mark.parametrize("seed", range(12))
 def test_block_by_block_equals_edge_by_edge(seed):
     _, reduced, rng = instance(seed)
-    flat, rows = reduced.flat, rows_of(reduced.flat)
+    flat = reduced.flat
+    rows = block_rows(flat.kind, flat.start, flat.child, flat.weight, None)  # whether or not these are most edges
     assert (rows >= 0).any()
     supports = find_supports(flat, reduced.cardinality, rows=rows)
     assert np.array_equal(supports.can, find_supports(flat, reduced.cardinality, rows=singly(rows)).can)
@@ -77,7 +78,8 @@ def test_block_by_block_equals_edge_by_edge(seed):
 def test_shares_and_bounds_are_rounded_up(seed):
     """A share times its node's bound is at least the term, in more digits than doubles have."""
     _, reduced, _ = instance(seed)
-    flat, rows = reduced.flat, rows_of(reduced.flat)
+    flat = reduced.flat
+    rows = block_rows(flat.kind, flat.start, flat.child, flat.weight, None)  # whether or not these are most edges
     bounds = output_bounds(flat, np.zeros(flat.num_nodes, dtype=np.bool_), rows=rows)
     wide = np.longdouble
     for n in np.flatnonzero(rows >= 0):
