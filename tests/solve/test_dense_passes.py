@@ -40,6 +40,11 @@ def test_rows_that_stand_alone_are_no_blocks():
     assert not mostly_blocks(start, together)
 
 
+def blocks_of(flat):
+    """The blocks of a circuit, also where they are not most of it."""
+    return block_rows(flat.kind, flat.start, flat.child, flat.weight, None)
+
+
 def singly(rows):
     return np.full(rows.size, -1, dtype=np.int32)
 
@@ -47,8 +52,7 @@ def singly(rows):
 @pytest.mark.parametrize("seed", range(12))
 def test_block_by_block_equals_edge_by_edge(seed):
     _, reduced, rng = instance(seed)
-    flat = reduced.flat
-    rows = block_rows(flat.kind, flat.start, flat.child, flat.weight, None)  # whether or not these are most edges
+    flat, rows = reduced.flat, blocks_of(reduced.flat)
     assert (rows >= 0).any()
     supports = find_supports(flat, reduced.cardinality, rows=rows)
     assert np.array_equal(supports.can, find_supports(flat, reduced.cardinality, rows=singly(rows)).can)
@@ -78,8 +82,7 @@ def test_block_by_block_equals_edge_by_edge(seed):
 def test_shares_and_bounds_are_rounded_up(seed):
     """A share times its node's bound is at least the term, in more digits than doubles have."""
     _, reduced, _ = instance(seed)
-    flat = reduced.flat
-    rows = block_rows(flat.kind, flat.start, flat.child, flat.weight, None)  # whether or not these are most edges
+    flat, rows = reduced.flat, blocks_of(reduced.flat)
     bounds = output_bounds(flat, np.zeros(flat.num_nodes, dtype=np.bool_), rows=rows)
     wide = np.longdouble
     for n in np.flatnonzero(rows >= 0):
@@ -122,14 +125,15 @@ def test_a_sweep_block_by_block_equals_one_edge_by_edge(seed):
     _, reduced, _ = instance(seed)
     flat, plan = make_plan(reduced.flat, reduced.cardinality.size)
     bounds = view_of(flat, 0.0, reduced.cardinality).bounds
-    assert bounds.block_rows.size > 0
+    blocks = blocks_of(flat)
+    assert (blocks >= 0).any()
     for log_floor, most in ((-np.inf, 99), (-0.7, 99), (-np.inf, 2)):
         found, expected = (
             sweep(
                 *(flat, rows, bounds.share, bounds.least, plan, None, reduced.cardinality.size),
                 *(log_floor, most, 9999, 3, np.array([0, 1 << 60])),
             )
-            for rows in (bounds.block_rows, NO_ROWS)
+            for rows in (blocks, NO_ROWS)
         )
         assert found[0]
         assert expected[0]
@@ -147,7 +151,7 @@ def test_outside_bounds_of_blocks_are_never_too_small(power):
         bounds, scope = view_of(flat, 0.0, reduced.cardinality).bounds, plan.scope[flat.num_nodes - 1]
         outside, totals = np.zeros(flat.num_nodes), np.zeros((2, flat.num_nodes))
         outside[-1] = size = 2.0**power
-        for rows, total in zip((bounds.block_rows, NO_ROWS), totals, strict=True):
+        for rows, total in zip((blocks_of(flat), NO_ROWS), totals, strict=True):
             _enter(flat, rows, bounds.share, plan, scope, outside, total)
             for s in plan.part[plan.part_at[scope] : plan.part_at[scope + 1]].tolist():
                 inside = np.zeros(flat.num_nodes)
