@@ -25,6 +25,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cached_property
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar, cast, overload
@@ -601,12 +602,12 @@ class _Listeners:
         self.compiled = 0
 
     def start(self) -> None:
-        for listener in [*self.registered]:
+        for listener in () if _beside.get() else [*self.registered]:
             listener.start()
 
     def end(self) -> None:
         self.compiled += 1
-        for listener in [*self.registered]:
+        for listener in () if _beside.get() else [*self.registered]:
             listener.end()
 
 
@@ -628,6 +629,22 @@ class _Listener:
 
 
 _listeners = _Listeners()
+
+# Whether this thread works beside another one.
+_beside = ContextVar("beside", default=False)
+
+
+@contextmanager
+def working_beside() -> Iterator[None]:
+    """Inside, this thread works beside another that does not wait for it: nobody is told when it compiles.
+
+    Otherwise the other thread's clock, which does not count compilation, would stand still while that thread goes on.
+    """
+    token = _beside.set(True)
+    try:
+        yield
+    finally:
+        _beside.reset(token)
 
 
 @contextmanager
