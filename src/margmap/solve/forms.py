@@ -110,121 +110,104 @@ def build(
     """
     room = (np.empty(most_children, dtype=np.int32), np.empty(most_children))
     scratch = Scratch(room[0], room[1], room[0].copy(), room[0].copy(), room[1].copy())
-    # A call costs as much as some edges, so each is for all nodes of a kind that stand one after the other.
+    # What is done for every node takes arrays: those of a tuple are counted, each time, by all who hold them.
+    kind, start, child, weights, shift = s.kind, s.start, s.child, s.weight, s.shift
+    number, factors, powers = forms.number, forms.factor, forms.exponent
+    kinds, starts, to, weight, slots, seen_at = (
+        store.kind, store.start, store.child, store.weight, store.slots, store.seen_at,
+    )  # fmt: skip
+    asked, rows, bits = query.asked, s.rows, store.weight.view(np.uint64)
     i, block, width = 0, -1, 0
     while i < order.size and stop[0] == 0:
         n = order[i]
-        if s.kind[n] == PRODUCT:
-            i, count = _products(s, order, i, query.asked, forms, store, count)
-        elif s.kind[n] < PRODUCT:
-            i, count = _leaves(s, order, i, query, forms, store, scratch.share, count)
+        if kind[n] == PRODUCT:
+            end, factor, power = _factors(start, child, asked, number, factors, powers, to, weight, n, starts[count])
+        elif kind[n] < PRODUCT:
+            factor = 1.0
+            end, power = _indicators(s, n, query, store, scratch.share, starts[count])
         else:
-            if s.rows[n] >= 0 and s.rows[n] != block:
-                block, width = s.rows[n], _columns(s, n, value, exponent, forms, store.seen_at, scratch)
-            done = 0
-            if s.rows[n] >= 0 and width > 1:
+            if rows[n] >= 0 and rows[n] != block:
+                block, width = rows[n], _columns(s, n, value, exponent, forms, seen_at, scratch)
+            if rows[n] >= 0 and width > 1:
                 last = i + 1  # the rows that stand one after the other, in the circuit and in the order
-                while last < order.size and order[last] == n + last - i and s.rows[order[last]] == block:
+                while last < order.size and order[last] == n + last - i and rows[order[last]] == block:
                     last += 1
                 done, count = _rows(s, n, last - i, value, exponent, width, scratch, forms, store, count)
-            i += done
-            if done == 0:
-                i, count = _sums(s, order, i, value, exponent, forms, store, scratch, count)
+                if done > 0:
+                    i += done
+                    continue
+            factor, power = 1.0, 0.0
+            end = _plain_terms(
+                start, child, weights, shift, value, exponent, number, factors, powers, to, weight, seen_at,
+                n, starts[count],
+            )  # fmt: skip
+            if end < 0:
+                end, power = _terms(s, n, value, exponent, forms, store, scratch, starts[count])
+        i += 1
+        begin, powers[n] = starts[count], power
+        if end == begin + 1:  # the node is its only child, times a factor
+            number[n], factors[n] = to[begin], factor if kind[n] == PRODUCT else weight[begin]
+            continue
+        form, factors[n] = PRODUCT if kind[n] == PRODUCT else SUM, factor
+        found, slot = equal_node(kinds, starts, to, weight, bits, slots, form, begin, end)
+        if found < 0:
+            found = count
+            slots[slot], kinds[count] = count, form
+            count += 1
+            starts[count] = end
+        number[n] = found
     return count
 
 
 @kernel(inline=True)
-def _take(
+def _factors(
+    start: LongArray, child: IntArray, asked: NDArray[np.bool_],
+    number: IntArray, factors: FloatArray, powers: FloatArray, to: IntArray, weight: FloatArray, n: int, end: int,
+) -> tuple[int, float, float]:  # fmt: skip
+    """Write the edges of a product; their end, and the factor before it as a pair."""
+    factor, power = 1.0, 0.0
+    for e in range(start[n], start[n + 1]):
+        c = child[e]
+        if asked[c]:
+            to[end], weight[end] = number[c], 1.0
+            end += 1
+            if factors[c] != 1:
+                factor = factor * factors[c] * UP
+            power += powers[c]
+            if factor < TINY:
+                factor /= TINY
+                power -= STEP
+    return end, factor, power
+
+
+@kernel(inline=True)
+def _plain_terms(
+    start: LongArray, child: IntArray, weights: FloatArray, shift: FloatArray, value: FloatArray, exponent: FloatArray,
     number: IntArray, factors: FloatArray, powers: FloatArray,
-    kinds: KindArray, start: LongArray, child: IntArray, weight: FloatArray, slots: IntArray,
-    n: int, kind: int, end: int, factor: float, power: float, count: int,
+    to: IntArray, weight: FloatArray, seen_at: LongArray, n: int, begin: int,
 ) -> int:  # fmt: skip
-    """Make the edges up to ``end`` the form of node ``n``, times a factor; the nodes in the store then.
-
-    Like all that is called for every node, it takes arrays and not tuples of them, which cost more than the work.
-    """
-    begin = start[count]
-    powers[n] = power
-    if end == begin + 1:  # the node is its only child, times a factor
-        number[n] = child[begin]
-        factors[n] = factor if kind == PRODUCT else weight[begin]
-        return count
-    factors[n] = factor
-    found, slot = equal_node(kinds, start, child, weight, weight.view(np.uint64), slots, kind, begin, end)
-    if found < 0:
-        found = count
-        slots[slot], kinds[count] = count, kind
-        count += 1
-        start[count] = end
-    number[n] = found
-    return count
-
-
-@kernel
-def _products(
-    s: Scaled, order: IntArray, i: int, asked: NDArray[np.bool_], forms: Forms, store: Store, count: int
-) -> tuple[int, int]:
-    """Make the forms of products, from place ``i`` of the order on; the place of the next other node, and the count."""
-    kind, start, child = s.kind, s.start, s.child
-    number, factors, powers = forms.number, forms.factor, forms.exponent
-    kinds, starts, to, weight, slots = store.kind, store.start, store.child, store.weight, store.slots
-    while i < order.size and kind[order[i]] == PRODUCT:
-        n = order[i]
-        end = starts[count]
-        factor, power = 1.0, 0.0
-        for e in range(start[n], start[n + 1]):
-            c = child[e]
-            if asked[c]:
-                to[end], weight[end] = number[c], 1.0
-                end += 1
-                if factors[c] != 1:
-                    factor = factor * factors[c] * UP
-                power += powers[c]
-                if factor < TINY:
-                    factor /= TINY
-                    power -= STEP
-        count = _take(number, factors, powers, kinds, starts, to, weight, slots, n, PRODUCT, end, factor, power, count)
-        i += 1
-    return i, count
-
-
-@kernel
-def _leaves(
-    s: Scaled, order: IntArray, i: int, query: Query, forms: Forms, store: Store, share: FloatArray, count: int
-) -> tuple[int, int]:
-    """The same for leaves: sums of the indicators of their variable."""
-    number, factors, powers = forms.number, forms.factor, forms.exponent
-    kinds, starts, to, weight, slots = store.kind, store.start, store.child, store.weight, store.slots
-    while i < order.size and s.kind[order[i]] < PRODUCT:
-        n = order[i]
-        end, power = _indicators(s, n, query, store, share, store.start[count])
-        count = _take(number, factors, powers, kinds, starts, to, weight, slots, n, SUM, end, 1.0, power, count)
-        i += 1
-    return i, count
-
-
-@kernel
-def _sums(
-    s: Scaled,
-    order: IntArray,
-    i: int,
-    value: FloatArray,
-    exponent: FloatArray,
-    forms: Forms,
-    store: Store,
-    scratch: Scratch,
-    count: int,
-) -> tuple[int, int]:
-    """The same for a sum, and for those after it that are in no dense block."""
-    number, factors, powers = forms.number, forms.factor, forms.exponent
-    kinds, starts, to, weight, slots = store.kind, store.start, store.child, store.weight, store.slots
-    while True:
-        n = order[i]
-        end, power = _terms(s, n, value, exponent, forms, store, scratch, store.start[count])
-        count = _take(number, factors, powers, kinds, starts, to, weight, slots, n, SUM, end, 1.0, power, count)
-        i += 1
-        if i == order.size or s.kind[order[i]] != SUM or s.rows[order[i]] >= 0:
-            return i, count
+    """Write the edges of a sum whose numbers need no power of two; their end, or -1 if some number needs one."""
+    end, plain = begin, exponent[n] == 0
+    for e in range(start[n], start[n + 1]):
+        c = child[e]
+        if not (weights[e] > 0 and value[c] > 0):
+            continue
+        w, factor = weights[e] * value[c] / value[n], factors[c]
+        plain &= exponent[c] == 0 and shift[e] == 0 and powers[c] == 0 and w > SMALL and factor > SMALL
+        if not plain:
+            break
+        if factor != 1:
+            w = w * factor * UP
+        at = number[c]
+        if seen_at[at] >= 0:
+            weight[seen_at[at]] = (weight[seen_at[at]] + w) * UP
+        else:
+            seen_at[at] = end
+            to[end], weight[end] = at, w
+            end += 1
+    for e in range(begin, end):
+        seen_at[to[e]] = -1
+    return end if plain else -1
 
 
 @kernel

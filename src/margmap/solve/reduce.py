@@ -28,7 +28,7 @@ from margmap.inference.scaled import Scaled, is_dense, require_within_reach, sca
 from margmap.inference.soft import conditioned_circuit
 from margmap.solve.forms import Forms, Query, Store, build
 from margmap.solve.query_circuit import Flat, log_factor_of, rebuild
-from margmap.solve.reduce_sparse import Asked, Needed, edge_by_edge
+from margmap.solve.reduce_sparse import Asked, Known, Needed, edge_by_edge
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Reduced:
     #: The parts of a large circuit, see :mod:`margmap.solve.parts`.
     parts: LongArray | None = None
     #: What scoring a state on the circuit as given can start from; None if nothing was kept for it.
-    needed: Needed | None = None
+    needed: Needed | Known | None = None
 
     @property
     def log_scale(self) -> float:

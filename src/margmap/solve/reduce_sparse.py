@@ -49,8 +49,20 @@ class Needed(NamedTuple):
         The same to the last bit as that of a pass over all nodes: all others keep their values, or are multiplied by 0.
         """
         exponent = self.exponent if self.exponent.size else np.zeros(self.value.size)
-        forward_nodes(s, None, self.nodes, codes, reals, self.value, exponent, None)
+        forward_nodes(s, None, self.nodes, codes, reals, self.value, exponent)
         return float(self.value[-1]), float(exponent[-1])
+
+
+class Known(NamedTuple):
+    """The value of the circuit under one row; where a state is scored it stands in for :class:`Needed`."""
+
+    codes: IntArray
+    root: tuple[float, float]
+
+    def root_with(self, s: Scaled, codes: IntArray, reals: FloatArray) -> tuple[float, float]:
+        """The root's value as a pair, under the row that it is known for."""
+        assert np.array_equal(codes, self.codes)
+        return self.root
 
 
 @kernel
