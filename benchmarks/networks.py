@@ -17,9 +17,12 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import os
 import sys
 from collections import defaultdict
 from pathlib import Path
+
+os.environ.setdefault("MARGMAP_TIER", "compile")  # nothing is interpreted, also where the cache is not warm
 
 import margmap as mm
 from margmap.foundation import limits
