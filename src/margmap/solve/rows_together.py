@@ -92,13 +92,13 @@ class RowsTogether:
         at = row % ROWS_AT_ONCE
         if self._small[at]:
             return None
-        value, exponent = self._by_row[at].copy(), np.zeros(self._circuit.num_nodes)  # which scoring a state changes
+        value = self._by_row[at].copy()  # which scoring a state changes
         if value[-1] == 0:
             raise impossible()
         key = tuple(columns)
         if key not in self._queries:
             self._queries[key] = asked_of(self._circuit, columns)
-        asked, never = self._queries[key], np.zeros(1, dtype=np.int64)
+        asked, never, exponent = self._queries[key], np.zeros(1, dtype=np.int64), np.zeros(value.size)
         smallest, nodes = smallest_form(scaled(self._circuit), value, exponent, asked, never)
         root = (Flat(*smallest[:6]), float(smallest[6]), float(value[-1]), 0.0)
         return of_root(self._circuit, columns, asked.cardinality, *root, Needed(nodes, value, exponent))
