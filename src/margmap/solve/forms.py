@@ -77,6 +77,30 @@ def leaf_share(s: Scaled, n: int, x: int, cardinality: int) -> float:
     return min(encoded(s.table[table + x] / total, shift), 1.0)
 
 
+@kernel
+def store_for(query: Query, nodes: int, edges: int, hashed: bool) -> Store:
+    """A store with room for so many nodes and edges, which has the indicators of a query; with a hash table or not."""
+    size = 64 if hashed else 0
+    while 0 < size < 2 * nodes:
+        size *= 2
+    store = Store(
+        np.zeros(nodes, dtype=np.int8),
+        np.zeros(nodes + 1, dtype=np.int64),
+        np.empty(edges, dtype=np.int32),
+        np.empty(edges),
+        np.full(nodes, -1, dtype=np.int32),
+        np.full(nodes, -1, dtype=np.int32),
+        np.full(size, -1, dtype=np.int32),
+        np.full(nodes, -1, dtype=np.int64),
+        np.empty(0, dtype=np.int32),
+    )
+    for q in range(query.cardinality.size):
+        for x in range(query.cardinality[q]):
+            leaf = query.first_leaf[q] + x
+            store.var[leaf], store.value[leaf] = q, x
+    return store
+
+
 class Scratch(NamedTuple):
     """Room for the children of one sum."""
 
@@ -110,7 +134,7 @@ def build(
     """
     room = (np.empty(most_children, dtype=np.int32), np.empty(most_children))
     scratch = Scratch(room[0], room[1], room[0].copy(), room[0].copy(), room[1].copy())
-    # What is done for every node takes arrays: those of a tuple are counted, each time, by all who hold them.
+    # All in one loop and with arrays: numba counts who holds an array at every call and for every use of a tuple.
     kind, start, child, weights, shift = s.kind, s.start, s.child, s.weight, s.shift
     number, factors, powers = forms.number, forms.factor, forms.exponent
     kinds, starts, to, weight, slots, seen_at = (
@@ -119,12 +143,22 @@ def build(
     asked, rows, bits = query.asked, s.rows, store.weight.view(np.uint64)
     i, block, width = 0, -1, 0
     while i < order.size and stop[0] == 0:
-        n = order[i]
+        n, begin = order[i], starts[count]
+        end, factor, power = begin, 1.0, 0.0
         if kind[n] == PRODUCT:
-            end, factor, power = _factors(start, child, asked, number, factors, powers, to, weight, n, starts[count])
+            for e in range(start[n], start[n + 1]):
+                c = child[e]
+                if asked[c]:
+                    to[end], weight[end] = number[c], 1.0
+                    end += 1
+                    if factors[c] != 1:
+                        factor = factor * factors[c] * UP
+                    power += powers[c]
+                    if factor < TINY:
+                        factor /= TINY
+                        power -= STEP
         elif kind[n] < PRODUCT:
-            factor = 1.0
-            end, power = _indicators(s, n, query, store, scratch.share, starts[count])
+            end, power = _indicators(s, n, query, store, scratch.share, begin)
         else:
             if rows[n] >= 0 and rows[n] != block:
                 block, width = rows[n], _columns(s, n, value, exponent, forms, seen_at, scratch)
@@ -136,15 +170,30 @@ def build(
                 if done > 0:
                     i += done
                     continue
-            factor, power = 1.0, 0.0
-            end = _plain_terms(
-                start, child, weights, shift, value, exponent, number, factors, powers, to, weight, seen_at,
-                n, starts[count],
-            )  # fmt: skip
-            if end < 0:
-                end, power = _terms(s, n, value, exponent, forms, store, scratch, starts[count])
+            plain = exponent[n] == 0
+            for e in range(start[n], start[n + 1]):
+                c = child[e]
+                if not (weights[e] > 0 and value[c] > 0):
+                    continue
+                w = weights[e] * value[c] / value[n]
+                plain &= exponent[c] == 0 and shift[e] == 0 and powers[c] == 0 and w > SMALL and factors[c] > SMALL
+                if not plain:
+                    break
+                if factors[c] != 1:
+                    w = w * factors[c] * UP
+                at = number[c]
+                if seen_at[at] >= 0:
+                    weight[seen_at[at]] = (weight[seen_at[at]] + w) * UP
+                else:
+                    seen_at[at] = end
+                    to[end], weight[end] = at, w
+                    end += 1
+            for e in range(begin, end):
+                seen_at[to[e]] = -1
+            if not plain:  # some number needs a power of two
+                end, power = _terms(s, n, value, exponent, forms, store, scratch, begin)
         i += 1
-        begin, powers[n] = starts[count], power
+        powers[n] = power
         if end == begin + 1:  # the node is its only child, times a factor
             number[n], factors[n] = to[begin], factor if kind[n] == PRODUCT else weight[begin]
             continue
@@ -157,57 +206,6 @@ def build(
             starts[count] = end
         number[n] = found
     return count
-
-
-@kernel(inline=True)
-def _factors(
-    start: LongArray, child: IntArray, asked: NDArray[np.bool_],
-    number: IntArray, factors: FloatArray, powers: FloatArray, to: IntArray, weight: FloatArray, n: int, end: int,
-) -> tuple[int, float, float]:  # fmt: skip
-    """Write the edges of a product; their end, and the factor before it as a pair."""
-    factor, power = 1.0, 0.0
-    for e in range(start[n], start[n + 1]):
-        c = child[e]
-        if asked[c]:
-            to[end], weight[end] = number[c], 1.0
-            end += 1
-            if factors[c] != 1:
-                factor = factor * factors[c] * UP
-            power += powers[c]
-            if factor < TINY:
-                factor /= TINY
-                power -= STEP
-    return end, factor, power
-
-
-@kernel(inline=True)
-def _plain_terms(
-    start: LongArray, child: IntArray, weights: FloatArray, shift: FloatArray, value: FloatArray, exponent: FloatArray,
-    number: IntArray, factors: FloatArray, powers: FloatArray,
-    to: IntArray, weight: FloatArray, seen_at: LongArray, n: int, begin: int,
-) -> int:  # fmt: skip
-    """Write the edges of a sum whose numbers need no power of two; their end, or -1 if some number needs one."""
-    end, plain = begin, exponent[n] == 0
-    for e in range(start[n], start[n + 1]):
-        c = child[e]
-        if not (weights[e] > 0 and value[c] > 0):
-            continue
-        w, factor = weights[e] * value[c] / value[n], factors[c]
-        plain &= exponent[c] == 0 and shift[e] == 0 and powers[c] == 0 and w > SMALL and factor > SMALL
-        if not plain:
-            break
-        if factor != 1:
-            w = w * factor * UP
-        at = number[c]
-        if seen_at[at] >= 0:
-            weight[seen_at[at]] = (weight[seen_at[at]] + w) * UP
-        else:
-            seen_at[at] = end
-            to[end], weight[end] = at, w
-            end += 1
-    for e in range(begin, end):
-        seen_at[to[e]] = -1
-    return end if plain else -1
 
 
 @kernel
@@ -327,7 +325,7 @@ def _terms(
     return end, top
 
 
-@kernel(inline=True)
+@kernel
 def _indicators(s: Scaled, n: int, query: Query, store: Store, share: FloatArray, begin: int) -> tuple[int, float]:
     """Write the edges of a leaf to the indicators of its variable; their end, and the power of two taken out of it."""
     q = query.position[s.var[n]]

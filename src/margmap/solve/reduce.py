@@ -26,7 +26,7 @@ from margmap.inference.passes import edge_share, forward, forward_dense
 from margmap.inference.pieces import Pieces, pass_up, pieces_of
 from margmap.inference.scaled import Scaled, is_dense, require_within_reach, scaled
 from margmap.inference.soft import conditioned_circuit
-from margmap.solve.forms import Forms, Query, Store, build
+from margmap.solve.forms import Forms, Query, Store, build, store_for
 from margmap.solve.query_circuit import Flat, log_factor_of, rebuild
 from margmap.solve.reduce_sparse import Asked, Known, Needed, edge_by_edge
 
@@ -177,7 +177,7 @@ def _pieces_reduced(
     # A node more than needed, and the edges of one, where a node is written before it is found to be another one.
     first = np.cumsum([leaves] + [order.size + 1 for order in ranges])
     edge = np.cumsum([0] + [int(_edges_of(s, order, query)) + most for order in ranges])
-    store = _store_for(query, int(first[-1]), int(edge[-1]))
+    store = store_for(query, int(first[-1]), int(edge[-1]), False)
     forms = Forms(np.full(s.kind.size, -1, dtype=np.int32), np.ones(s.kind.size), np.zeros(s.kind.size))
 
     def made(i: int) -> int:
@@ -191,25 +191,6 @@ def _pieces_reduced(
     flat, parts = _closed(store, leaves, first, ends, int(forms.number[-1]))
     log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1])) if live[-1] else 0.0
     return flat, log_factor, float(value[-1]), float(exponent[-1]), parts, bool(used.all())
-
-
-def _store_for(query: Query, nodes: int, edges: int) -> Store:
-    """A store with room for so many nodes and edges, which has the indicators of a query and no hash table yet."""
-    leaves = int(query.first_leaf[-1])
-    store = Store(
-        np.zeros(nodes, dtype=np.int8),
-        np.zeros(nodes + 1, dtype=np.int64),
-        np.empty(edges, dtype=np.int32),
-        np.empty(edges),
-        np.full(nodes, -1, dtype=np.int32),
-        np.full(nodes, -1, dtype=np.int32),
-        np.empty(0, dtype=np.int32),
-        np.full(nodes, -1, dtype=np.int64),
-        np.empty(0, dtype=np.int32),
-    )
-    store.var[:leaves] = np.repeat(np.arange(query.cardinality.size), query.cardinality)
-    store.value[:leaves] = np.arange(leaves) - np.repeat(query.first_leaf[:-1], query.cardinality)
-    return store
 
 
 def _closed(store: Store, leaves: int, first: LongArray, ends: list[int], root: int) -> tuple[Flat, LongArray]:
@@ -351,28 +332,10 @@ def _reduce(
     nodes, edges = mark_live(s, value, query, live, used, stop)
     leaves = query.first_leaf[-1]
 
-    # The indicators come first.
-    room = leaves + nodes
-    size = 64
-    while size < 2 * room:
-        size *= 2
-    store = Store(
-        np.zeros(room, dtype=np.int8),
-        np.zeros(room + 1, dtype=np.int64),
-        np.empty(edges, dtype=np.int32),
-        np.empty(edges),
-        np.full(room, -1, dtype=np.int32),
-        np.full(room, -1, dtype=np.int32),
-        np.full(size, -1, dtype=np.int32),
-        np.full(room, -1, dtype=np.int64),
-        np.empty(0, dtype=np.int32),
-    )
+    store = store_for(query, leaves + nodes, edges, True)
     all_used = True
-    for q in range(query.cardinality.size):
-        for x in range(query.cardinality[q]):
-            leaf = query.first_leaf[q] + x
-            store.var[leaf], store.value[leaf] = q, x
-            all_used &= used[leaf]
+    for leaf in range(leaves):
+        all_used &= used[leaf]
     order = np.empty(nodes, dtype=np.int32)
     found = 0
     for n in range(n_old):
