@@ -133,6 +133,31 @@ def build(
     return count
 
 
+@kernel
+def room_for(s: Scaled, order: IntArray, value: FloatArray, query: Query) -> tuple[int, int]:
+    """How many nodes and edges the forms of these nodes have: all that are seen to be needed, so that it is enough.
+
+    It is more than that where forms are equal, or edges of a sum lead to the same one.
+    """
+    nodes, edges, block, width = 0, 0, -1, 0
+    for n in order:
+        if s.kind[n] < PRODUCT:
+            block = -1
+            nodes, edges = nodes + 1, edges + query.cardinality[query.position[s.var[n]]]
+            continue
+        if s.kind[n] == PRODUCT:
+            block, width = -1, 0
+            for e in range(s.start[n], s.start[n + 1]):
+                width += query.asked[s.child[e]]
+        elif s.rows[n] < 0 or s.rows[n] != block:
+            block, width = s.rows[n], 0
+            for e in range(s.start[n], s.start[n + 1]):
+                width += s.weight[e] > 0 and value[s.child[e]] > 0
+        if width > 1:
+            nodes, edges = nodes + 1, edges + width
+    return nodes, edges
+
+
 @kernel(inline=True)
 def _take(
     number: IntArray, factors: FloatArray, powers: FloatArray,
@@ -140,6 +165,8 @@ def _take(
     n: int, kind: int, end: int, factor: float, power: float, count: int,
 ) -> int:  # fmt: skip
     """Make the edges up to ``end`` the form of node ``n``, times a factor; the nodes in the store then.
+
+    Nothing is written of a node that is seen to be its only child: then the edges of :func:`room_for` are enough.
 
     Like all that is called for every node, it takes arrays and not tuples of them, which cost more than the work.
     """
@@ -171,19 +198,28 @@ def _products(
     while i < order.size and kind[order[i]] == PRODUCT:
         n = order[i]
         end = starts[count]
-        factor, power = 1.0, 0.0
+        factor, power, terms = 1.0, 0.0, 0
+        for e in range(start[n], start[n + 1]):
+            terms += asked[child[e]]
         for e in range(start[n], start[n + 1]):
             c = child[e]
             if asked[c]:
-                to[end], weight[end] = number[c], 1.0
-                end += 1
+                number[n] = number[c]
+                if terms > 1:
+                    to[end], weight[end] = number[c], 1.0
+                    end += 1
                 if factors[c] != 1:
                     factor = factor * factors[c] * UP
                 power += powers[c]
                 if factor < TINY:
                     factor /= TINY
                     power -= STEP
-        count = _take(number, factors, powers, kinds, starts, to, weight, slots, n, PRODUCT, end, factor, power, count)
+        if terms > 1:
+            count = _take(
+                number, factors, powers, kinds, starts, to, weight, slots, n, PRODUCT, end, factor, power, count
+            )
+        else:
+            factors[n], powers[n] = factor, power
         i += 1
     return i, count
 
@@ -221,7 +257,10 @@ def _sums(
     while True:
         n = order[i]
         end, power = _terms(s, n, value, exponent, forms, store, scratch, store.start[count])
-        count = _take(number, factors, powers, kinds, starts, to, weight, slots, n, SUM, end, 1.0, power, count)
+        if end > store.start[count]:
+            count = _take(number, factors, powers, kinds, starts, to, weight, slots, n, SUM, end, 1.0, power, count)
+        else:
+            number[n], factors[n], powers[n] = scratch.term[0], scratch.share[0], power
         i += 1
         if i == order.size or s.kind[order[i]] != SUM or s.rows[order[i]] >= 0:
             return i, count
@@ -319,7 +358,10 @@ def _terms(
     scratch: Scratch,
     begin: int,
 ) -> tuple[int, float]:
-    """Write the edges of any sum; their end, and the power of two that is taken out of it."""
+    """Write the edges of any sum; their end, and the power of two that is taken out of it.
+
+    Of one with a single term nothing is written: its form and its factor are the first of ``scratch``.
+    """
     end, terms, top = begin, 0, -np.inf
     for e in range(s.start[n], s.start[n + 1]):
         c, w = s.child[e], share_weight(s, n, e, value, exponent)
@@ -333,6 +375,9 @@ def _terms(
             v, shift = decoded(w)
             w = encoded(v * forms.factor[c] * UP, shift + forms.exponent[c] - top)
         at = forms.number[c]
+        if terms == 1:
+            scratch.term[0], scratch.share[0] = at, w
+            return end, top
         if store.seen_at[at] >= 0:
             store.weight[store.seen_at[at]] = added(store.weight[store.seen_at[at]], w)
         else:

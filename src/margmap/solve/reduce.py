@@ -6,7 +6,7 @@ constants of the hidden and observed parts are gone into one log scale, log p(e)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,13 +20,14 @@ from margmap.circuit.properties import require_tractable
 from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
+from margmap.foundation.memory import on_own_pages
 from margmap.foundation.pairs import log_of, moved
 from margmap.foundation.threads import at_once
 from margmap.inference.passes import edge_share, forward, forward_dense
 from margmap.inference.pieces import Pieces, pass_up, pieces_of
 from margmap.inference.scaled import Scaled, is_dense, require_within_reach, scaled
 from margmap.inference.soft import conditioned_circuit
-from margmap.solve.forms import Forms, Query, Store, build
+from margmap.solve.forms import Forms, Query, Store, build, room_for
 from margmap.solve.query_circuit import Flat, log_factor_of, rebuild
 from margmap.solve.reduce_sparse import Asked, Needed, edge_by_edge
 
@@ -49,6 +50,8 @@ class Reduced:
     parts: LongArray | None = None
     #: What scoring a state on the circuit as given can start from; None if nothing was kept for it.
     needed: Needed | None = None
+    #: How it is made once more; None if whoever asks needs it afterwards, so that no method may write over its arrays.
+    again: Callable[[], Reduced] | None = None
 
     @property
     def log_scale(self) -> float:
@@ -166,19 +169,22 @@ def _pieces_reduced(
 ) -> tuple[Flat, float, float, float, LongArray, bool]:
     """The reduced circuit, the log of a factor, the root's value as a pair, the parts, whether all indicators are used.
 
-    Each piece has a range of the store to itself; the gaps that are left between them are closed at the end.
+    Each piece has a range of the store to itself. Where forms turn out to be equal it is not filled, and the gaps that
+    are left between them are closed at the end.
     """
     s, most, leaves = scaled(circuit), most_children(circuit, query), int(query.first_leaf[-1])
-    value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
+    value, exponent, factor, power = (on_own_pages(circuit.num_nodes, np.float64) for _ in range(4))
     pass_up(circuit, codes, reals, value, exponent)
     live, used = np.zeros(circuit.num_nodes, dtype=np.bool_), np.zeros(leaves, dtype=np.bool_)
     mark_live(s, value, query, live, used, stop)
     ranges = [nodes[live[nodes]] for nodes in (*pieces.below, pieces.top)]
-    # A node more than needed, and the edges of one, where a node is written before it is found to be another one.
-    first = np.cumsum([leaves] + [order.size + 1 for order in ranges])
-    edge = np.cumsum([0] + [int(_edges_of(s, order, query)) + most for order in ranges])
+    room = at_once([partial(room_for, s, order, value, query) for order in ranges])
+    first = np.cumsum([leaves] + [int(nodes) for nodes, _ in room])
+    edge = np.cumsum([0] + [int(edges) for _, edges in room])
     store = _store_for(query, int(first[-1]), int(edge[-1]))
-    forms = Forms(np.full(s.kind.size, -1, dtype=np.int32), np.ones(s.kind.size), np.zeros(s.kind.size))
+    factor.fill(1.0)
+    power.fill(0.0)
+    forms = Forms(np.full(s.kind.size, -1, dtype=np.int32), factor, power)
 
     def made(i: int) -> int:
         slots = np.full(1 << max(6, (2 * ranges[i].size + 1).bit_length()), -1, dtype=np.int32)
@@ -199,8 +205,8 @@ def _store_for(query: Query, nodes: int, edges: int) -> Store:
     store = Store(
         np.zeros(nodes, dtype=np.int8),
         np.zeros(nodes + 1, dtype=np.int64),
-        np.empty(edges, dtype=np.int32),
-        np.empty(edges),
+        on_own_pages(edges, np.int32),
+        on_own_pages(edges, np.float64),
         np.full(nodes, -1, dtype=np.int32),
         np.full(nodes, -1, dtype=np.int32),
         np.empty(0, dtype=np.int32),
@@ -218,9 +224,12 @@ def _closed(store: Store, leaves: int, first: LongArray, ends: list[int], root: 
     Range ``i`` has its nodes from ``first[i]`` to ``ends[i]``.
     """
     parts = leaves + np.concatenate(([0], np.cumsum(np.array(ends) - first[:-1])))
-    edges = 0
+    edges, moved_by = 0, first[:-1] - parts[:-1]
     for i, end in enumerate(ends):
-        edges = _close(store, int(first[i]), end, edges, leaves, first, first[:-1] - parts[:-1])
+        if moved_by[i] == 0 and edges == store.start[first[i]]:  # no gap so far
+            edges = int(store.start[end])
+        else:
+            edges = _close(store, int(first[i]), end, edges, leaves, first, moved_by)
     at = int(np.searchsorted(first, root, side="right")) - 1
     size = root + 1 - int(first[at] - parts[at]) if root >= leaves else root + 1
     return _without_room(Flat(*store[:6]), size), np.minimum(parts[:-1], size)
@@ -416,15 +425,6 @@ def mark_live(
             if s.rows[n] >= 0:
                 block = s.rows[n]
     return nodes, edges
-
-
-@kernel
-def _edges_of(s: Scaled, nodes: IntArray, query: Query) -> int:
-    """The edges that the forms of some nodes have at most."""
-    edges = 0
-    for n in nodes:
-        edges += query.cardinality[query.position[s.var[n]]] if s.kind[n] < PRODUCT else s.start[n + 1] - s.start[n]
-    return edges
 
 
 @kernel

@@ -124,7 +124,8 @@ class KeptFrontier:
         flat = whole._replace(weight=self._share[: whole.num_edges])
         rows = self._rows[: root + 1] if self._dense else None
         nodes, self.edges = _reached(whole, rows)
-        fits, plan = plan_of(whole, nodes, self._scope, self._scopes, np.zeros(1, dtype=np.int64))
+        factor = np.empty(whole.num_edges, dtype=np.int32)
+        fits, plan = plan_of(whole, nodes, self._scope, self._scopes, factor, np.zeros(1, dtype=np.int64))
         if not fits:
             return None
         log_whole, slack = log_bound(self._value[root], self._exponent[root]), limits.gap / 4
