@@ -186,7 +186,7 @@ def answer(size: str, path: Path, seeds: int, repeat: int) -> None:
             busiest.append(busy)
             longest, exact = max(longest, clock), exact and r.status == "optimal"
             shown = f"{alone:.3f} s, {busy:.3f} of the processor, {busy / one:.1f} evaluations; "
-            shown += f"{THREADS} threads {clock:.3f} s, {clock / one:.1f} evaluations; {r.status}"
+            shown += f"{THREADS} threads {clock:.3f} s, {alone / clock:.2f} times as fast; {r.status}"
             print(f"{size}, {asked}/{observed}, seed {seed}: {shown}, log {r.log_prob:.6f}", flush=True)
     target(f"{size}: seconds of the longest query", longest, 60)
     if circuit.num_edges > 3_000_000:
