@@ -985,13 +985,6 @@ TOGETHER_BREAKS = (
         "solve/methods/frontier/sweep_by_parts.py",
         (
             "",
-            "nothing_done, scope, i, 0.0, *limits, work)",
-            "nothing_done, scope, i, exponents, *limits, work)",
-            "the floor of a part moves with the scale of vectors that its bounds do not know",
-            (f"{IN_PIECES}::test_a_sweep_by_parts_loses_nothing_above_its_bound",),
-        ),
-        (
-            "",
             "cut.done, root, -1, exponent, *limits, work)",
             "cut.done, root, -1, 0.0, *limits, work)",
             "the top of a circuit in parts does not know the scale of their vectors",

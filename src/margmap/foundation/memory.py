@@ -56,11 +56,12 @@ def physical_memory() -> float:
         return float("inf")
 
 
-def on_own_pages(size: int, dtype: Any) -> NDArray[Any]:
+def on_own_pages(size: int, dtype: Any, *, large: bool = True) -> NDArray[Any]:
     """An array, of anything at first, whose memory goes back to the system with it.
 
     The allocator keeps what is freed of arrays up to some 32 MB, for each thread apart, so that a process may come to
-    have several times what it needs. Large pages make up for taking new ones from the system each time.
+    have several times what it needs. ``large`` pages make up for taking new ones from the system each time; an array
+    that is written to in few places takes less in small ones.
     """
     import numpy as np
 
@@ -70,10 +71,11 @@ def on_own_pages(size: int, dtype: Any) -> NDArray[Any]:
     from mmap import MAP_ANONYMOUS, MAP_PRIVATE
 
     pages = mmap(-1, number, flags=MAP_PRIVATE | MAP_ANONYMOUS)
-    with suppress(ImportError, OSError):
-        from mmap import MADV_HUGEPAGE
+    if large:
+        with suppress(ImportError, OSError):
+            from mmap import MADV_HUGEPAGE
 
-        pages.madvise(MADV_HUGEPAGE)
+            pages.madvise(MADV_HUGEPAGE)
     return np.frombuffer(pages, dtype=dtype, count=size)
 
 

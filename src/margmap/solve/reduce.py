@@ -176,21 +176,29 @@ def _pieces_reduced(
     value, exponent, factor, power = (on_own_pages(circuit.num_nodes, np.float64) for _ in range(4))
     pass_up(circuit, codes, reals, value, exponent)
     live, used = np.zeros(circuit.num_nodes, dtype=np.bool_), np.zeros(leaves, dtype=np.bool_)
-    mark_live(s, value, query, live, used, stop)
-    ranges = [nodes[live[nodes]] for nodes in (*pieces.below, pieces.top)]
-    room = at_once([partial(room_for, s, order, value, query) for order in ranges])
-    first = np.cumsum([leaves] + [int(nodes) for nodes, _ in room])
-    edge = np.cumsum([0] + [int(edges) for _, edges in room])
+    live[-1] = query.asked[-1] and value[-1] > 0
+
+    def needed(nodes: IntArray) -> tuple[IntArray, int, int]:
+        mark_live(s, value, query, nodes, live, used, stop)
+        order = nodes[np.take(live, nodes)]
+        return order, *room_for(s, order, value, query)
+
+    top = needed(pieces.top)
+    room = [*at_once([partial(needed, nodes) for nodes in pieces.below]), top]
+    first = np.cumsum([leaves] + [int(nodes) for _, nodes, _ in room])
+    edge = np.cumsum([0] + [int(edges) for _, _, edges in room])
     store = _store_for(query, int(first[-1]), int(edge[-1]))
-    factor.fill(1.0)
-    power.fill(0.0)
-    forms = Forms(np.full(s.kind.size, -1, dtype=np.int32), factor, power)
+    forms = Forms(np.empty(s.kind.size, dtype=np.int32), factor, power)
+    forms.number[-1] = -1  # if the query reaches nothing
 
     def made(i: int) -> int:
-        slots = np.full(1 << max(6, (2 * ranges[i].size + 1).bit_length()), -1, dtype=np.int32)
+        order, nodes = room[i][0], slice(first[i], first[i + 1])
+        slots = np.full(1 << max(6, (2 * order.size + 1).bit_length()), -1, dtype=np.int32)
         store.start[first[i]] = edge[i]
         own = store._replace(slots=slots)
-        return int(build(s, ranges[i], value, exponent, query, forms, own, int(first[i]), most, stop))
+        store.var[nodes] = store.value[nodes] = -1
+        store.seen_at[nodes] = -1
+        return int(build(s, order, value, exponent, query, forms, own, int(first[i]), most, stop))
 
     ends = at_once([partial(made, i) for i in range(len(pieces.below))])
     ends.append(made(len(pieces.below)))
@@ -200,19 +208,23 @@ def _pieces_reduced(
 
 
 def _store_for(query: Query, nodes: int, edges: int) -> Store:
-    """A store with room for so many nodes and edges, which has the indicators of a query and no hash table yet."""
+    """A store with room for so many nodes and edges, which has the indicators of a query and no hash table yet.
+
+    What each node has before it is made is left to whoever makes it.
+    """
     leaves = int(query.first_leaf[-1])
     store = Store(
         np.zeros(nodes, dtype=np.int8),
         np.zeros(nodes + 1, dtype=np.int64),
         on_own_pages(edges, np.int32),
         on_own_pages(edges, np.float64),
-        np.full(nodes, -1, dtype=np.int32),
-        np.full(nodes, -1, dtype=np.int32),
+        np.empty(nodes, dtype=np.int32),
+        np.empty(nodes, dtype=np.int32),
         np.empty(0, dtype=np.int32),
-        np.full(nodes, -1, dtype=np.int64),
+        np.empty(nodes, dtype=np.int64),
         np.empty(0, dtype=np.int32),
     )
+    store.seen_at[:leaves] = -1
     store.var[:leaves] = np.repeat(np.arange(query.cardinality.size), query.cardinality)
     store.value[:leaves] = np.arange(leaves) - np.repeat(query.first_leaf[:-1], query.cardinality)
     return store
@@ -357,7 +369,8 @@ def _reduce(
     root = n_old - 1
 
     live, used = np.zeros(n_old, dtype=np.bool_), np.zeros(query.first_leaf[-1], dtype=np.bool_)
-    nodes, edges = mark_live(s, value, query, live, used, stop)
+    live[root] = query.asked[root] and value[root] > 0
+    nodes, edges = mark_live(s, value, query, np.arange(n_old).astype(np.int32), live, used, stop)
     leaves = query.first_leaf[-1]
 
     # The indicators come first.
@@ -397,13 +410,21 @@ def _reduce(
 
 @kernel
 def mark_live(
-    s: Scaled, value: FloatArray, query: Query, live: NDArray[np.bool_], used: NDArray[np.bool_], stop: LongArray
+    s: Scaled,
+    value: FloatArray,
+    query: Query,
+    order: IntArray,
+    live: NDArray[np.bool_],
+    used: NDArray[np.bool_],
+    stop: LongArray,
 ) -> tuple[int, int]:
-    """Mark what of the circuit the query can still reach, and the indicators that it uses; how much room that needs."""
-    root = s.kind.size - 1
-    live[root] = query.asked[root] and value[root] > 0
+    """Mark what the query can still reach below those of some nodes that are marked, and the indicators that it uses.
+
+    ``order`` has the nodes, children first, with all that lead to them from others marked; how much room they need.
+    """
     nodes, edges, block = 0, 0, -1
-    for n in range(root, -1, -1):
+    for i in range(order.size - 1, -1, -1):
+        n = order[i]
         if not live[n]:
             continue
         if stop[0] != 0:

@@ -60,7 +60,8 @@ def make_plan(
 
 
 def _planned(flat: Flat, scope: IntArray, scopes: int, run: Runner) -> tuple[bool, Plan]:
-    nodes, factor = np.arange(flat.num_nodes, dtype=np.int32), on_own_pages(flat.num_edges, np.int32)
+    nodes = np.arange(flat.num_nodes, dtype=np.int32)
+    factor = on_own_pages(flat.num_edges, np.int32, large=False)  # only the edges below products are written to
     return run(partial(plan_of, flat, nodes, scope, scopes, factor), flat.num_edges, _room(flat))
 
 
