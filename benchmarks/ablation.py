@@ -115,8 +115,8 @@ NO_OUTSIDE = (Edit(SWEEP, "            if floor < LOWEST_FLOOR:\n", "           
 NO_TIGHTENING = (
     Edit(
         SWEEP,
-        "        if turn[depth - 1] == 0:\n            _enter(",
-        "        if turn[depth - 1] == 0:\n            before[s] = exponent\n            _enter(",
+        "        if turn[depth - 1] == 0:\n            enter(",
+        "        if turn[depth - 1] == 0:\n            before[s] = exponent\n            enter(",
     ),
     Edit(
         SWEEP,

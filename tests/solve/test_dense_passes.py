@@ -12,7 +12,7 @@ from margmap.inference.scaled import scaled
 from margmap.solve.hill_climb import _differentiate
 from margmap.solve.lower_bound import lower_bound_state
 from margmap.solve.methods.frontier.scope_tree import make_plan
-from margmap.solve.methods.frontier.sweep import _enter, sweep
+from margmap.solve.methods.frontier.sweep import enter, sweep
 from margmap.solve.output_bounds import output_bounds, view_of
 from margmap.solve.query_circuit import NO_ROWS
 from margmap.solve.reduce import reduce
@@ -152,10 +152,10 @@ def test_outside_bounds_of_blocks_are_never_too_small(power):
         outside, totals = np.zeros(flat.num_nodes), np.zeros((2, flat.num_nodes))
         outside[-1] = size = 2.0**power
         for rows, total in zip((blocks_of(flat), NO_ROWS), totals, strict=True):
-            _enter(flat, rows, bounds.share, plan, scope, outside, total)
+            enter(flat, rows, bounds.share, plan, scope, outside, total)
             for s in plan.part[plan.part_at[scope] : plan.part_at[scope + 1]].tolist():
                 inside = np.zeros(flat.num_nodes)
                 inside[plan.out[plan.out_at[s] : plan.out_at[s + 1]]] = size
-                _enter(flat, rows, bounds.share, plan, s, inside, total)
+                enter(flat, rows, bounds.share, plan, s, inside, total)
         assert (totals[0] > 0).sum() > 2
         np.testing.assert_allclose(totals[0], totals[1], rtol=1e-12)
