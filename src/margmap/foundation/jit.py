@@ -77,6 +77,8 @@ class _State:
     forced: str | None = None
     #: Every kernel of the modules imported so far.
     kernels: list[Kernel] = []  # noqa: RUF012
+    #: Where :func:`listed_calls` notes what is called, by kernel and types.
+    listed: dict[tuple[Kernel, tuple[Any, ...]], None] | None = None
     lock = threading.RLock()
 
 
@@ -217,7 +219,21 @@ class Kernel:
             return True
         return _state.interpreted + self._seconds(args) > _patience()
 
+    def size(self) -> int:
+        """Bytes of its byte code and of that of all kernels it calls: about as long as it takes to compile."""
+        seen, todo, bytes_ = {self}, [self], 0
+        while todo:
+            function = todo.pop().py_func
+            for code in _codes(function.__code__):
+                bytes_ += len(code.co_code)
+                called = {function.__globals__.get(name) for name in code.co_names if name in function.__globals__}
+                todo += [kernel for kernel in called if isinstance(kernel, Kernel) and kernel not in seen]
+                seen.update(todo)
+        return bytes_
+
     def _interpret(self, args: tuple[Any, ...]) -> Any:
+        if _state.listed is not None:
+            _state.listed[self, tuple(map(_numba().typeof, args))] = None
         begun, thread = time.process_time(), threading.get_ident()
         outermost = _state.since.setdefault(thread, begun) == begun
         try:
@@ -259,6 +275,17 @@ def forced(tier: str) -> Iterator[None]:
         _state.forced = before[1]
         for kernel, compiled in zip(_state.kernels, before[0], strict=False):
             kernel._compiled = compiled
+
+
+@contextmanager
+def listed_calls() -> Iterator[dict[tuple[Kernel, tuple[Any, ...]], None]]:
+    """Inside, kernels are interpreted, and each that is called is listed with numba's types of its arguments."""
+    with forced("interpret"):
+        _state.listed = {}
+        try:
+            yield _state.listed
+        finally:
+            _state.listed = None
 
 
 @functools.cache
