@@ -120,8 +120,8 @@ NO_TIGHTENING = (
     ),
     Edit(
         SWEEP,
-        "    smallest = np.ones(n_scopes)",
-        "    before = np.zeros(n_scopes)\n    smallest = np.ones(n_scopes)",
+        "    stack, turn = np.zeros(n_scopes",
+        "    before = np.zeros(n_scopes)\n    stack, turn = np.zeros(n_scopes",
     ),
     Edit(
         SWEEP,
