@@ -68,9 +68,11 @@ def refused(*args: object, naming: Sequence[str] = (), code: int = 2) -> None:
         assert word in run.err
 
 
-def process(*args: object, **kwargs: Any) -> subprocess.CompletedProcess[str]:
+def process(*args: object, env: dict[str, str] | None = None, **kwargs: Any) -> subprocess.CompletedProcess[str]:
+    """A command in a process of its own, in the tier that a user has: loading machine code takes longest elsewhere."""
     command = [sys.executable, "-m", "margmap", *map(str, args)]
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **kwargs)
+    env = {**(env or os.environ), "MARGMAP_TIER": "auto"}
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=env, **kwargs)
 
 
 @pytest.fixture
