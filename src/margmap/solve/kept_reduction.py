@@ -178,8 +178,8 @@ class KeptReduction:
         order.sort()  # children come first all the same, and the rows of a dense block one after the other
         self._grow(self.count + order.size, int(self.store.start[self.count]) + more)
         never = np.zeros(1, dtype=np.int64)
-        before, most = self.count, self._most_children
-        self.count = build(s, order, value, exponent, query, forms, self.store, before, most, never)
+        before, most, rows = self.count, self._most_children, s.rows if is_dense(self.circuit) else None
+        self.count = build(s, rows, order, value, exponent, query, forms, self.store, before, most, never)
         self._frontier.place(self.store, before, order, forms)
         log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1]))
         return (float(value[-1] * s.total), float(exponent[-1] + s.total_exponent)), s.rounding + abs(log_factor)

@@ -184,7 +184,7 @@ def _pieces_reduced(
         slots = np.full(1 << max(6, (2 * ranges[i].size + 1).bit_length()), -1, dtype=np.int32)
         store.start[first[i]] = edge[i]
         own = store._replace(slots=slots)
-        return int(build(s, ranges[i], value, exponent, query, forms, own, int(first[i]), most, stop))
+        return int(build(s, s.rows, ranges[i], value, exponent, query, forms, own, int(first[i]), most, stop))
 
     ends = at_once([partial(made, i) for i in range(len(pieces.below))])
     ends.append(made(len(pieces.below)))
@@ -343,7 +343,7 @@ def _reduce(
             order[found] = n
             found += 1
     forms = Forms(np.full(n_old, -1, dtype=np.int32), np.ones(n_old), np.zeros(n_old))
-    build(s, order[:found], value, exponent, query, forms, store, leaves, most, stop)
+    build(s, s.rows, order[:found], value, exponent, query, forms, store, leaves, most, stop)
     arrays = (store.kind, store.start, store.child, store.weight, store.var, store.value)
     log_factor = log_factor_of(forms.factor[root], forms.exponent[root]) if nodes > 0 else 0.0
     return arrays, forms.number[root] + 1, log_factor, all_used, value[root], exponent[root]
