@@ -217,10 +217,12 @@ def large(sizes: list[str], seeds: int, repeat: int) -> None:
         print(f"latent trees: a query's time grows with the edges to the power of {np.polyfit(edges, busy, 1)[0]:.2f}")
 
 
-def session(changes: int, quick: bool) -> None:
+def session(changes: int, quick: bool, only: list[str]) -> None:
     """Changes of one observed variable at a time, in a session and from scratch."""
-    circuits = {"latent tree": latent_tree(0, variables=150 if quick else 784, states=32 if quick else 64)}
-    if (DATA / "mmap_instances" / "plants.json").exists():
+    circuits = {}
+    if "latent" in only:
+        circuits["latent tree"] = latent_tree(0, variables=150 if quick else 784, states=32 if quick else 64)
+    if "plants" in only and (DATA / "mmap_instances" / "plants.json").exists():
         data = json.loads((DATA / "mmap_instances" / "plants.json").read_text())
         circuits["plants"] = load_circuit(DATA / data["circuit"])
     for name, circuit in circuits.items():
@@ -266,6 +268,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="smaller circuits, shorter limits, fewer repetitions")
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--sizes", nargs="*", metavar="VxS", help="variables and latent states")
+    parser.add_argument("--circuits", nargs="*", choices=("latent", "plants"), default=["latent", "plants"])
+    parser.add_argument("--changes", type=int, help="of the evidence in a session; 100 unless --quick")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--repeat", type=int)
     parser.add_argument("--step", help=argparse.SUPPRESS)
@@ -278,7 +282,7 @@ def main() -> None:
         return
     work = {
         "large": lambda: large(given.sizes or list(QUICK_SIZES if quick else SIZES), seeds, repeat),
-        "session": lambda: session(20 if quick else 100, quick),
+        "session": lambda: session(given.changes or (20 if quick else 100), quick, given.circuits),
         "batch": lambda: batch(50 if quick else 1000, quick),
     }
     warm()
