@@ -239,10 +239,12 @@ def learned(repeat: int, quick: bool) -> None:
     target("learned latent trees: evaluations, worst", max(ratios), 20)
 
 
-def session(changes: int, quick: bool) -> None:
+def session(changes: int, quick: bool, only: list[str]) -> None:
     """Changes of one observed variable at a time, in a session and from scratch."""
-    circuits = {"latent tree": latent_tree(0, variables=150 if quick else 784, states=32 if quick else 64)}
-    if (DATA / "mmap_instances" / "plants.json").exists():
+    circuits = {}
+    if "latent" in only:
+        circuits["latent tree"] = latent_tree(0, variables=150 if quick else 784, states=32 if quick else 64)
+    if "plants" in only and (DATA / "mmap_instances" / "plants.json").exists():
         data = json.loads((DATA / "mmap_instances" / "plants.json").read_text())
         circuits["plants"] = load_circuit(DATA / data["circuit"])
     for name, circuit in circuits.items():
@@ -258,6 +260,8 @@ def session(changes: int, quick: bool) -> None:
             assert math.isclose(a.log_prob, b.log_prob, rel_tol=1e-9)
             kept.append(one)
             scratch.append(other)
+        times = f"{1e3 * median(kept):.2f} ms beside {1e3 * median(scratch):.2f} ms"
+        print(f"session on {name}: {changes} changes, median {times} of the processor")
         target(f"session on {name}: a change, beside a query from scratch", median(kept) / median(scratch), 0.3)
 
 
@@ -286,6 +290,8 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="smaller circuits, shorter limits, fewer repetitions")
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--sizes", nargs="*", metavar="VxS", help="variables and latent states")
+    parser.add_argument("--circuits", nargs="*", choices=("latent", "plants"), default=["latent", "plants"])
+    parser.add_argument("--changes", type=int, help="of the evidence in a session; 100 unless --quick")
     parser.add_argument("--seeds", type=int)
     parser.add_argument("--repeat", type=int)
     parser.add_argument("--step", help=argparse.SUPPRESS)
@@ -299,7 +305,7 @@ def main() -> None:
     work = {
         "large": lambda: large(given.sizes or list(QUICK_SIZES if quick else SIZES), seeds, repeat),
         "learned": lambda: learned(repeat, quick),
-        "session": lambda: session(20 if quick else 100, quick),
+        "session": lambda: session(given.changes or (20 if quick else 100), quick, given.circuits),
         "batch": lambda: batch(50 if quick else 1000, quick),
     }
     warm()

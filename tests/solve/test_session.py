@@ -11,6 +11,8 @@ import naive
 import plain_elimination as plain
 from circuits import SORTS, columns, fixed, random_circuit, random_instance
 from margmap.bench.generators import latent_tree
+from margmap.inference.queries import value_pair
+from margmap.inference.scaled import scaled
 from margmap.solve import session as sessions
 from margmap.solve.kept_reduction import KeptReduction
 from margmap.solve.methods.frontier.kept import KeptFrontier
@@ -73,6 +75,31 @@ def test_the_reduction_is_that_from_scratch(sort):
             assert (found.names, found.cardinality.tolist()) == (expected.names, expected.cardinality.tolist())
             compared += 1
     assert compared >= 12
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_states_are_scored_to_the_last_bit(sort):
+    """As by a pass over all nodes, one state after the other, under evidence that changes."""
+    rng, compared = np.random.default_rng(9), 0
+    for _ in range(8):
+        circuit = random_circuit(rng, **SORTS[sort])
+        query, evidence = random_instance(rng, circuit)
+        asked, s = columns(circuit, query), scaled(circuit)
+        kept = KeptReduction(circuit, asked)
+        for known in steps(rng, circuit, query, evidence, 6):
+            codes, reals = circuit.evidence_codes(known)
+            try:
+                kept.reduce(codes, reals)
+            except mm.ImpossibleEvidenceError:
+                continue
+            for _ in range(3):
+                state = np.array([rng.integers(circuit.cardinality[c]) for c in asked], dtype=np.int32)
+                row = codes.copy()
+                row[asked] = state
+                value, exponent = kept._scored(state, codes, reals).root_with(s, row, reals)
+                assert (value * s.total, exponent + s.total_exponent) == value_pair(circuit, row, reals)
+                compared += value > 0
+    assert compared >= 8
 
 
 @pytest.mark.parametrize("sort", SORTS)

@@ -116,6 +116,7 @@ class Scratch(NamedTuple):
 @kernel
 def build(
     s: Scaled,
+    rows: IntArray | None,
     order: IntArray,
     value: FloatArray,
     exponent: FloatArray,
@@ -133,8 +134,9 @@ def build(
     taken, a node that is left has a single term, and nothing is written of it.
 
     What :func:`~margmap.solve.query_circuit.rebuild` does with the shares of edges, and with the same roundings. The
-    rows of a dense block (``Scaled.rows``, see :mod:`margmap.inference.dense`) have their children in common: these are
-    looked at once, and a row is then a multiplication and a division an edge.
+    rows of a dense block (see :mod:`margmap.inference.dense`) have their children in common: these are looked at once,
+    and a row is then a multiplication and a division an edge. ``rows`` is ``Scaled.rows``, or None for a circuit with
+    few or small blocks, where that is not worth it; the forms are the same.
     """
     room = (np.empty(most_children, dtype=np.int32), np.empty(most_children))
     scratch = Scratch(room[0], room[1], room[0].copy(), room[0].copy(), room[1].copy())
@@ -144,7 +146,7 @@ def build(
     kinds, starts, to, weight, slots, seen_at = (
         store.kind, store.start, store.child, store.weight, store.slots, store.seen_at,
     )  # fmt: skip
-    asked, rows, bits = query.asked, s.rows, store.weight.view(np.uint64)
+    asked, bits = query.asked, store.weight.view(np.uint64)
     i, block, width = 0, -1, 0
     while i < order.size and stop[0] == 0:
         n, begin = order[i], starts[count]
@@ -167,16 +169,17 @@ def build(
         elif kind[n] < PRODUCT:
             end, power = _indicators(s, n, query, store, scratch.share, begin)
         else:
-            if rows[n] >= 0 and rows[n] != block:
-                block, width = rows[n], _columns(s, n, value, exponent, forms, seen_at, scratch)
-            if rows[n] >= 0 and width > 1:
-                last = i + 1  # the rows that stand one after the other, in the circuit and in the order
-                while last < order.size and order[last] == n + last - i and rows[order[last]] == block:
-                    last += 1
-                done, count = _rows(s, n, last - i, value, exponent, width, scratch, forms, store, count)
-                if done > 0:
-                    i += done
-                    continue
+            if rows is not None:
+                if rows[n] >= 0 and rows[n] != block:
+                    block, width = rows[n], _columns(s, n, value, exponent, forms, seen_at, scratch)
+                if rows[n] >= 0 and width > 1:
+                    last = i + 1  # the rows that stand one after the other, in the circuit and in the order
+                    while last < order.size and order[last] == n + last - i and rows[order[last]] == block:
+                        last += 1
+                    done, count = _rows(s, n, last - i, value, exponent, width, scratch, forms, store, count)
+                    if done > 0:
+                        i += done
+                        continue
             plain = exponent[n] == 0 and not full
             for e in range(start[n], start[n + 1]):
                 c = child[e]

@@ -61,7 +61,7 @@ class KeptReduction:
         self._most_children = most_children(circuit, self.query)
         nodes = circuit.num_nodes
         self.forms = Forms(np.full(nodes, NONE, dtype=np.int32), np.ones(nodes), np.zeros(nodes))
-        self._lost = np.empty(nodes, dtype=np.int32)
+        self._nodes = np.empty(nodes, dtype=np.int32)  # room for a list of nodes
         # Values under a state, and the question in which they were computed.
         self._under = _Under(np.zeros(nodes), np.zeros(nodes), np.zeros(nodes, dtype=np.int64))
         self._questions, self._depth = 0, circuit.depth + 2
@@ -170,16 +170,17 @@ class KeptReduction:
             self._empty()
         else:
             above = parents(self.circuit)
-            _forget(s.kind, above.blocks, above, changed, forms.number, self._lost)
+            _forget(s.kind, above.blocks, above, changed, forms.number, self._nodes)
         if value[-1] == 0:
             raise impossible()
-        order, more = _wanted(s, value, query, forms.number, self._depth)
+        wanted, more = _wanted(s, value, query, forms.number, self._depth, self._nodes)
+        order = self._nodes[:wanted]
         order.sort()  # children come first all the same, and the rows of a dense block one after the other
         self._grow(self.count + order.size, int(self.store.start[self.count]) + more)
         never = np.zeros(1, dtype=np.int64)
-        before, most = self.count, self._most_children
+        before, most, rows = self.count, self._most_children, s.rows if is_dense(self.circuit) else None
         last_edge = self.store.child.size
-        self.count = build(s, order, value, exponent, query, forms, self.store, before, last_edge, most, never)
+        self.count = build(s, rows, order, value, exponent, query, forms, self.store, before, last_edge, most, never)
         self._frontier.place(self.store, before, order, forms)
         log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1]))
         return (float(value[-1] * s.total), float(exponent[-1] + s.total_exponent)), s.rounding + abs(log_factor)
@@ -244,9 +245,10 @@ def _forget(
 
 
 @kernel
-def _wanted(s: Scaled, value: FloatArray, query: Query, number: IntArray, depth: int) -> tuple[IntArray, int]:
-    """The nodes without a form that the root needs, children first, and the room that their edges take at most."""
-    order = np.empty(s.kind.size, dtype=np.int32)
+def _wanted(
+    s: Scaled, value: FloatArray, query: Query, number: IntArray, depth: int, order: IntArray
+) -> tuple[int, int]:
+    """Write down the nodes without a form that the root needs; how many, and the room that their edges take at most."""
     stack, edge = np.empty(depth, dtype=np.int32), np.empty(depth, dtype=np.int64)
     found, edges, height = 0, 0, 0
     root = s.kind.size - 1
@@ -271,7 +273,7 @@ def _wanted(s: Scaled, value: FloatArray, query: Query, number: IntArray, depth:
             found += 1
             height -= 1
             edges += query.cardinality[query.position[s.var[n]]] if s.kind[n] < PRODUCT else s.start[n + 1] - s.start[n]
-    return order[:found].copy(), edges
+    return found, edges
 
 
 @kernel

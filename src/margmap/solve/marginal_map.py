@@ -227,4 +227,4 @@ def prepare(circuit: Circuit, limits: Limits, k: int = 1) -> None:
         if circuit.num_edges > LARGE and limits.late(GRACE):
             raise Stopped("time_limit")
         step(circuit)
-    limits.reserve((k + 1) * _seconds_of_a_pass(circuit))
+    limits.reserve((k + 1) * circuit.kept(_seconds_of_a_pass))

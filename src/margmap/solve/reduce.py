@@ -198,7 +198,8 @@ def _pieces_reduced(
         own = store._replace(slots=slots)
         store.var[nodes] = store.value[nodes] = -1
         store.seen_at[nodes] = -1
-        return int(build(s, order, value, exponent, query, forms, own, int(first[i]), int(edge[i + 1]), most, stop))
+        begin, last = int(first[i]), int(edge[i + 1])
+        return int(build(s, s.rows, order, value, exponent, query, forms, own, begin, last, most, stop))
 
     ends = at_once([partial(made, i) for i in range(len(pieces.below))])
     ends.append(made(len(pieces.below)))
@@ -384,7 +385,7 @@ def _reduce(
             order[found] = n
             found += 1
     forms = Forms(np.full(n_old, -1, dtype=np.int32), np.ones(n_old), np.zeros(n_old))
-    build(s, order[:found], value, exponent, query, forms, store, leaves, edges, most, stop)
+    build(s, s.rows, order[:found], value, exponent, query, forms, store, leaves, edges, most, stop)
     arrays = (store.kind, store.start, store.child, store.weight, store.var, store.value)
     log_factor = log_factor_of(forms.factor[root], forms.exponent[root]) if nodes > 0 else 0.0
     return arrays, forms.number[root] + 1, log_factor, all_used, value[root], exponent[root]

@@ -92,7 +92,7 @@ def smallest_form(
     forms = Forms(np.empty(s.kind.size, dtype=np.int32), np.empty(s.kind.size), np.empty(s.kind.size))
     count, log_factor = np.int64(0), 0.0
     if nodes.size > 0:
-        build(s, nodes, value, exponent, query, forms, store, leaves, edges, most, stop)
+        build(s, None, nodes, value, exponent, query, forms, store, leaves, edges, most, stop)
         root = s.kind.size - 1
         count, log_factor = forms.number[root] + 1, log_factor_of(forms.factor[root], forms.exponent[root])
     return (*_used(store, leaves, count), log_factor), nodes
