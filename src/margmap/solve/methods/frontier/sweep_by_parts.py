@@ -39,7 +39,7 @@ _SHARE = 4
 class Cut(NamedTuple):
     """How the scopes of a plan are divided."""
 
-    #: For each part the scopes that it is all below of, itself included.
+    #: For each part the scopes that it consists of with all that is below them.
     roots: tuple[tuple[int, ...], ...]
     #: The other scopes, those of the top, each before its own parts.
     top: LongArray
