@@ -115,7 +115,7 @@ def check_scores(c, query, evidence, rng):
     for _ in range(3):
         codes[columns(c, query)] = (rng.random(len(query)) * reduced.cardinality).astype(np.int32)
         everything = np.arange(c.num_nodes, dtype=np.int32)
-        forward_nodes(s, None, everything, codes, reals, *full, None)
+        forward_nodes(s, None, everything, codes, reals, *full)
         assert reduced.needed.root_with(s, codes, reals) == (full[0][-1], full[1][-1])
         again = np.empty(c.num_nodes), np.empty(c.num_nodes)
         forward(s, codes, reals, *again)

@@ -11,7 +11,6 @@ import naive
 import plain_elimination as plain
 from circuits import SORTS, columns, fixed, random_circuit, random_instance
 from margmap.bench.generators import latent_tree
-from margmap.inference.kept_values import NodesAbove
 from margmap.solve import session as sessions
 from margmap.solve.kept_reduction import KeptReduction
 from margmap.solve.methods.frontier.kept import KeptFrontier
@@ -59,7 +58,7 @@ def test_the_reduction_is_that_from_scratch(sort):
     for _ in range(12):
         circuit = random_circuit(rng, **SORTS[sort])
         query, evidence = random_instance(rng, circuit)
-        kept = KeptReduction(circuit, columns(circuit, query), NodesAbove(circuit, 1 << 20))
+        kept = KeptReduction(circuit, columns(circuit, query))
         for known in steps(rng, circuit, query, evidence, 12):
             codes, reals = circuit.evidence_codes(known)
             try:
@@ -233,7 +232,7 @@ def test_the_store_is_emptied(monkeypatch):
     rng = np.random.default_rng(6)
     circuit = random_circuit(rng, variables=8, most=200)
     query = list(circuit.names)[:3]
-    kept = KeptReduction(circuit, columns(circuit, query), NodesAbove(circuit, 1 << 20))
+    kept = KeptReduction(circuit, columns(circuit, query))
     for known in steps(rng, circuit, query, {}, 40):
         if mm.log_marginal(circuit, known) == -np.inf:
             continue
@@ -248,7 +247,7 @@ def test_interrupted_on_the_way(step, monkeypatch):
     rng = np.random.default_rng(8)
     circuit = random_circuit(rng, variables=8, most=200)
     query = list(circuit.names)[:3]
-    kept = KeptReduction(circuit, columns(circuit, query), NodesAbove(circuit, 1 << 20))
+    kept = KeptReduction(circuit, columns(circuit, query))
     free = circuit.evidence_codes({})
     expected = walked(reduce_codes(circuit, columns(circuit, query), *free).flat)
 

@@ -24,8 +24,18 @@ from margmap.cli.inputs import (
     require_circuit,
 )
 from margmap.cli.options import Dask, Evidence, Format, Index, Instance, Json, MaxEdges, Model, Query, flag, option
-from margmap.cli.output import complain, filled_bar, print_json, print_state, print_table, printable, report, spinner
-from margmap.errors import LimitError, MargmapError, QueryError
+from margmap.cli.output import (
+    complain,
+    filled_bar,
+    print_json,
+    print_state,
+    print_table,
+    printable,
+    report,
+    spinner,
+    telling,
+)
+from margmap.errors import LimitError, MargmapError, QueryError, UnnormalisedWarning
 from margmap.foundation.wording import counted, listed, many
 from margmap.solve.methods import AUTO, METHODS, MethodName
 
@@ -184,7 +194,7 @@ def _options_of(method: str, texts: list[str], trace: Path | None) -> dict[str, 
 
 def _load_within(time_limit: float | None, path: Path, format: str | None) -> tuple[Circuit | Network | None, float]:
     """The model and the seconds it took to read, Python's own imports not counted; None if there was no time for it."""
-    with spinner(f"Loading {path} ..."):
+    with telling(UnnormalisedWarning), spinner(f"Loading {path} ..."):
         from margmap.foundation.limits import Limits, Stopped
         from margmap.io import formats
         from margmap.solve.marginal_map import GRACE

@@ -1,60 +1,62 @@
 """The values of a circuit's nodes under a row of evidence that changes little by little.
 
-Kept from one row to the next are all values; where the next row differs in a few variables, only nodes with one of them
-in their scope can have another value, and of those only what has a child with another value is computed again.
+Kept from one row to the next are all values. Where the next row differs in a few variables, their leaves are computed
+again, and from there on what is above a node whose value is another one now. What did not change is not looked at.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Sequence
-from threading import Lock
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import Circuit, FloatArray, IntArray
+from margmap.circuit import GAUSSIAN, PRODUCT, Circuit, FloatArray, IntArray, LongArray
 from margmap.foundation.jit import kernel
-from margmap.inference.passes import forward_nodes
+from margmap.foundation.pairs import STEP, TINY
+from margmap.inference.dense import block_values, last_row
+from margmap.inference.passes import leaf_value, sum_of_pairs
 from margmap.inference.pieces import pass_up
-from margmap.inference.scaled import is_dense, scaled
+from margmap.inference.scaled import Scaled, is_dense, scaled
 
 
-class NodesAbove:
-    """For each variable the nodes with it in their scope, children first; those asked for lately are kept."""
+class Parents(NamedTuple):
+    """What is above each node, as kernels take it.
 
-    def __init__(self, circuit: Circuit, most_bytes: int) -> None:
-        self._circuit, self._most, self._size = circuit, most_bytes, 0
-        self._kept: OrderedDict[int, IntArray] = OrderedDict()
-        self._lock = Lock()
+    Rows of a dense block that stand one after the other (``rows``, see :mod:`margmap.inference.dense`; empty in a
+    circuit with few of them) have the same children, so that only the first of them counts as their parent.
+    """
 
-    def of(self, columns: Sequence[int]) -> IntArray:
-        """The nodes above some of these variables."""
-        if len(columns) != 1:
-            return self._find(columns)
-        column = columns[0]
-        with self._lock:
-            if column in self._kept:
-                self._kept.move_to_end(column)
-                return self._kept[column]
-        nodes = self._find(columns)
-        with self._lock:
-            if column not in self._kept:
-                self._kept[column] = nodes
-                self._size += nodes.nbytes
-            while self._size > self._most:
-                self._size -= self._kept.popitem(last=False)[1].nbytes
-        return nodes
+    #: The parents of node n are ``node[at[n]:at[n + 1]]``, those of variable v's leaves ``leaf[leaf_at[v]: ...]``.
+    at: LongArray
+    node: IntArray
+    leaf_at: LongArray
+    leaf: IntArray
+    rows: IntArray
 
     @property
-    def nbytes(self) -> int:
-        """Bytes of what is kept."""
-        return self._size
+    def blocks(self) -> IntArray | None:
+        """The rows of dense blocks; None, for which kernels have machine code of its own, in a circuit with few."""
+        return self.rows if self.rows.size else None
 
-    def _find(self, columns: Sequence[int]) -> IntArray:
-        scopes = self._circuit.scopes
-        nodes: IntArray = _nodes_of(scopes.id, scopes.meeting(columns))
-        return nodes
+
+def bytes_of_parents(circuit: Circuit) -> int:
+    """The room that they take at most."""
+    return 4 * circuit.num_edges + 12 * circuit.num_nodes + 8 * len(circuit.variables)
+
+
+def parents(circuit: Circuit) -> Parents:
+    """What is above each node; found once for a circuit."""
+    return circuit.kept(_parents)
+
+
+def _parents(circuit: Circuit) -> Parents:
+    rows = scaled(circuit).rows if is_dense(circuit) else np.empty(0, dtype=np.int32)
+    at, node = _turned(circuit.start, circuit.child, rows)
+    leaves = np.flatnonzero(circuit.kind < PRODUCT)
+    variable = circuit.var[leaves]
+    leaf_at = np.concatenate(([0], np.cumsum(np.bincount(variable, minlength=len(circuit.variables)))))
+    return Parents(at, node, leaf_at, leaves[np.argsort(variable, kind="stable")].astype(np.int32), rows)
 
 
 class KeptValues:
@@ -63,60 +65,144 @@ class KeptValues:
     Whoever uses one from several threads takes care that one of them at a time does.
     """
 
-    def __init__(self, circuit: Circuit, above: NodesAbove) -> None:
-        self.circuit, self.above = circuit, above
+    def __init__(self, circuit: Circuit) -> None:
+        self.circuit = circuit
         self.value, self.exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
-        #: Which nodes have another value than under the row before; nowhere set between two updates.
-        self.changed = np.zeros(circuit.num_nodes, dtype=np.bool_)
+        # Flags of nodes that are still to be looked at; nowhere set between two updates.
+        self._marks = np.zeros(-(-circuit.num_nodes // 8) * 8, dtype=np.uint8)  # which are looked at eight at a time
+        self._changed = np.empty(circuit.num_nodes, dtype=np.int32)
         self._row: tuple[IntArray, FloatArray] | None = None
 
     @staticmethod
     def bytes_of(circuit: Circuit) -> int:
         """The room that it takes."""
-        return 17 * circuit.num_nodes
+        return 21 * circuit.num_nodes
 
     def update(self, codes: IntArray, reals: FloatArray) -> IntArray | None:
-        """Bring the values to a row; the nodes that may have changed, with flags in ``changed``, or None for all.
-
-        Whoever has seen the flags calls :meth:`seen`.
-        """
+        """Bring the values to a row; the nodes that have another value then, children first, or None for all."""
         before, self._row = self._row, None  # whoever is interrupted on the way begins anew
-        s = scaled(self.circuit)
+        s, changed = scaled(self.circuit), None
         if before is None:
             pass_up(self.circuit, codes, reals, self.value, self.exponent)
-            nodes = None
         else:
-            same = (codes == before[0]) & ((reals == before[1]) | (np.isnan(reals) & np.isnan(before[1])))
-            columns = np.flatnonzero(~same).tolist()
-            nodes = self.above.of(columns) if columns else np.zeros(0, dtype=np.int32)
-            if nodes.size:
-                rows = s.rows if is_dense(self.circuit) else None
-                forward_nodes(s, rows, nodes, codes, reals, self.value, self.exponent, self.changed)
+            other = codes != before[0]
+            other |= (reals != before[1]) & ~(np.isnan(reals) & np.isnan(before[1]))
+            columns = np.flatnonzero(other)
+            above = parents(self.circuit)
+            rows, known = (
+                above.rows if above.rows.size else None,
+                (self.value, self.exponent, self._marks, self._changed),
+            )
+            changed = self._changed[: _bring(s, rows, above, columns, codes, reals, *known)]
         self._row = codes.copy(), reals.copy()
-        return nodes
-
-    def seen(self, nodes: IntArray | None) -> None:
-        """Take the flags away."""
-        if nodes is not None:
-            _clear(self.changed, nodes)
+        return changed
 
     def forget(self) -> None:
         """Begin anew with the next row."""
         self._row = None
-        self.changed.fill(False)
+        self._marks.fill(0)
 
 
 @kernel
-def _nodes_of(scope: IntArray, wanted: NDArray[np.bool_]) -> IntArray:
-    """The nodes whose scopes are wanted."""
-    nodes, count = np.empty(scope.size, dtype=np.int32), 0
-    for n in range(scope.size):
-        nodes[count] = n
-        count += wanted[scope[n]]
-    return np.copy(nodes[:count])
+def _bring(
+    s: Scaled,
+    rows: IntArray | None,
+    parents: Parents,
+    columns: LongArray,
+    codes: IntArray,
+    reals: FloatArray,
+    value: FloatArray,
+    exponent: FloatArray,
+    marks: NDArray[np.uint8],
+    changed: IntArray,
+) -> int:
+    """Compute what is above some variables again as far as values change.
+
+    The nodes that have another value now go to ``changed``, children first; how many they are is returned. ``rows`` are
+    those of the parents, or None.
+    """
+    kind, start, child, weight, shift = s.kind, s.start, s.child, s.weight, s.shift
+    var, table_start, table, table_shift = s.var, s.table_start, s.table, s.table_shift
+    above_at, above, words = parents.at, parents.node, marks.view(np.uint64)
+    n = kind.size
+    for v in columns:
+        for i in range(parents.leaf_at[v], parents.leaf_at[v + 1]):
+            marks[parents.leaf[i]] = 1
+            n = min(n, parents.leaf[i])
+    count = 0
+    while True:
+        # The next node that is marked. This is no function of its own: numba counts who holds an array at every call.
+        while n & 7 != 0 and marks[n] == 0:
+            n += 1
+        if n & 7 == 0:
+            word = n >> 3
+            while word < words.size and words[word] == 0:
+                word += 1
+            n = word << 3
+            if n >= kind.size:
+                return count
+            while marks[n] == 0:
+                n += 1
+        marks[n] = 0
+        end, before, done = n + 1, count, False
+        if rows is not None and rows[n] >= 0:
+            end = last_row(rows, n)
+            values, powers = value[n:end].copy(), exponent[n:end].copy()
+            done = block_values(start, child, weight, n, end, value, exponent)
+            for k in range(n, end):
+                if done and (value[k] != values[k - n] or exponent[k] != powers[k - n]):
+                    changed[count] = k
+                    count += 1
+        for k in range(n, n if done else end):
+            v, power, plain = 1.0, 0.0, True
+            if kind[k] == GAUSSIAN:
+                v, power = leaf_value(s, k, codes, reals)
+            elif kind[k] < PRODUCT:
+                x = table_start[k] + codes[var[k]]
+                v, power = table[x], table_shift[x]
+            elif kind[k] == PRODUCT:
+                for e in range(start[k], start[k + 1]):
+                    v *= value[child[e]]
+                    power += exponent[child[e]]
+                    if v < TINY:
+                        if v == 0:
+                            power = 0.0
+                            break
+                        v /= TINY
+                        power -= STEP
+            else:
+                v = 0.0
+                for e in range(start[k], start[k + 1]):
+                    plain &= exponent[child[e]] == 0 and shift[e] == 0
+                    v += weight[e] * value[child[e]]
+                if not plain:
+                    v, power = sum_of_pairs(s, k, value, exponent)
+                if 0 < v < TINY:
+                    v /= TINY
+                    power -= STEP
+            if v != value[k] or power != exponent[k]:
+                value[k], exponent[k], changed[count] = v, power, k
+                count += 1
+        for i in range(before, count):
+            for j in range(above_at[changed[i]], above_at[changed[i] + 1]):
+                marks[above[j]] = 1
+        n = end
 
 
 @kernel
-def _clear(flags: NDArray[np.bool_], nodes: IntArray) -> None:
-    for n in nodes:
-        flags[n] = False
+def _turned(start: LongArray, child: IntArray, rows: IntArray) -> tuple[LongArray, IntArray]:
+    """Where the parents of each node begin, and the parents."""
+    at = np.zeros(start.size + 1, dtype=np.int64)
+    for n in range(start.size - 1):
+        if rows.size == 0 or n == 0 or rows[n] < 0 or rows[n] != rows[n - 1]:
+            for e in range(start[n], start[n + 1]):
+                at[child[e] + 2] += 1
+    for n in range(start.size):
+        at[n + 1] += at[n]
+    node = np.empty(at[start.size], dtype=np.int32)
+    for n in range(start.size - 1):
+        if rows.size == 0 or n == 0 or rows[n] < 0 or rows[n] != rows[n - 1]:
+            for e in range(start[n], start[n + 1]):
+                node[at[child[e] + 1]] = n
+                at[child[e] + 1] += 1
+    return at[:-1].copy(), node

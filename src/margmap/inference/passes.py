@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
 from margmap.circuit import GAUSSIAN, PRODUCT, SUM, FloatArray, IntArray
 from margmap.foundation.jit import kernel
@@ -67,7 +66,7 @@ def forward_from(
     """The same where the nodes before ``plain`` have their values, and need no power of two."""
     exponent[:plain] = 0.0
     if plain < s.kind.size:
-        forward_nodes(s, None, np.arange(plain, s.kind.size).astype(np.int32), codes, reals, value, exponent, None)
+        forward_nodes(s, None, np.arange(plain, s.kind.size).astype(np.int32), codes, reals, value, exponent)
 
 
 @kernel
@@ -100,7 +99,7 @@ def forward_plain(s: Scaled, codes: IntArray, value: FloatArray) -> int:
 @kernel
 def forward_dense(s: Scaled, codes: IntArray, reals: FloatArray, value: FloatArray, exponent: FloatArray) -> None:
     """The same with a matrix product for each dense block."""
-    forward_nodes(s, s.rows, None, codes, reals, value, exponent, None)
+    forward_nodes(s, s.rows, None, codes, reals, value, exponent)
 
 
 @kernel
@@ -112,13 +111,10 @@ def forward_nodes(
     reals: FloatArray,
     value: FloatArray,
     exponent: FloatArray,
-    changed: NDArray[np.bool_] | None,
 ) -> None:
     """The same for some nodes, children first, from the values of their children; None stands for all nodes.
 
-    Of some nodes, the leaves and what has a child with the flag ``changed`` are computed again; afterwards a node's own
-    flag says whether its value is another one than before. ``rows`` are the first rows of dense blocks; None, which
-    has machine code of its own, stands for a circuit without.
+    ``rows`` are the first rows of dense blocks; None, which has machine code of its own, stands for a circuit without.
     """
     size, i, singly = s.kind.size if nodes is None else nodes.size, 0, 0
     while i < size:
@@ -128,22 +124,10 @@ def forward_nodes(
         i += 1
         if rows is not None and rows[n] >= 0 and i > singly:
             end = last_row(rows, n)  # all rows have the same scope, so that all are among the nodes
-            before_block = value[n:end].copy() if nodes is not None else value[:0]
-            before_powers = exponent[n:end].copy() if nodes is not None else value[:0]
-            if nodes is not None and changed is not None and not _any_changed(s, n, changed):
-                i += end - n - 1
-                continue
             if block_values(s.start, s.child, s.weight, n, end, value, exponent):
-                if nodes is not None and changed is not None:
-                    for k in range(n, end):
-                        changed[k] = value[k] != before_block[k - n] or exponent[k] != before_powers[k - n]
                 i += end - n - 1
                 continue
             singly = i + end - n - 1
-        if nodes is not None and changed is not None:
-            if s.kind[n] >= PRODUCT and not _any_changed(s, n, changed):
-                continue
-            before, before_power = value[n], exponent[n]
         if s.kind[n] == PRODUCT:
             v, power = 1.0, 0.0
             for e in range(s.start[n], s.start[n + 1]):
@@ -163,11 +147,7 @@ def forward_nodes(
                 plain &= exponent[c] == 0 and s.shift[e] == 0
                 v += s.weight[e] * value[c]
             if not plain:
-                # Some terms are powers of two apart: each is a pair.
-                v = 0.0
-                for e in range(s.start[n], s.start[n + 1]):
-                    c = s.child[e]
-                    v, power = plus(v, power, s.weight[e] * value[c], s.shift[e] + exponent[c])
+                v, power = sum_of_pairs(s, n, value, exponent)
             if 0 < v < TINY:
                 v /= TINY
                 power -= STEP
@@ -177,17 +157,16 @@ def forward_nodes(
         else:
             x = s.table_start[n] + codes[s.var[n]]
             value[n], exponent[n] = s.table[x], s.table_shift[x]
-        if nodes is not None and changed is not None:
-            changed[n] = value[n] != before or exponent[n] != before_power
 
 
-@kernel(inline=True)
-def _any_changed(s: Scaled, n: int, changed: NDArray[np.bool_]) -> bool:
-    """Whether a child of a node has another value."""
-    found = False
+@kernel
+def sum_of_pairs(s: Scaled, n: int, value: FloatArray, exponent: FloatArray) -> tuple[float, float]:
+    """The value of a sum some of whose terms are powers of two apart: each is a pair."""
+    v, power = 0.0, 0.0
     for e in range(s.start[n], s.start[n + 1]):
-        found |= changed[s.child[e]]
-    return found
+        c = s.child[e]
+        v, power = plus(v, power, s.weight[e] * value[c], s.shift[e] + exponent[c])
+    return v, power
 
 
 @kernel

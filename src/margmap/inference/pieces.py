@@ -117,4 +117,4 @@ def pass_up(circuit: Circuit, codes: IntArray, reals: FloatArray, value: FloatAr
         (forward_dense if is_dense(circuit) else forward)(s, codes, reals, value, exponent)
         return
     rows = s.rows if is_dense(circuit) else None
-    pieces.up(lambda nodes: forward_nodes(s, rows, nodes, codes, reals, value, exponent, None))
+    pieces.up(lambda nodes: forward_nodes(s, rows, nodes, codes, reals, value, exponent))

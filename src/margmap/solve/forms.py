@@ -77,6 +77,30 @@ def leaf_share(s: Scaled, n: int, x: int, cardinality: int) -> float:
     return min(encoded(s.table[table + x] / total, shift), 1.0)
 
 
+@kernel
+def store_for(query: Query, nodes: int, edges: int) -> Store:
+    """A store with room for so many nodes and edges, which has the indicators of a query."""
+    size = 64
+    while size < 2 * nodes:
+        size *= 2
+    store = Store(
+        np.zeros(nodes, dtype=np.int8),
+        np.zeros(nodes + 1, dtype=np.int64),
+        np.empty(edges, dtype=np.int32),
+        np.empty(edges),
+        np.full(nodes, -1, dtype=np.int32),
+        np.full(nodes, -1, dtype=np.int32),
+        np.full(size, -1, dtype=np.int32),
+        np.full(nodes, -1, dtype=np.int64),
+        np.empty(0, dtype=np.int32),
+    )
+    for q in range(query.cardinality.size):
+        for x in range(query.cardinality[q]):
+            leaf = query.first_leaf[q] + x
+            store.var[leaf], store.value[leaf] = q, x
+    return store
+
+
 class Scratch(NamedTuple):
     """Room for the children of one sum."""
 
@@ -99,10 +123,14 @@ def build(
     forms: Forms,
     store: Store,
     count: int,
+    last_edge: int,
     most_children: int,
     stop: LongArray,
 ) -> int:
     """Make the forms of these nodes, children first; the number of nodes in the store afterwards.
+
+    Edges from ``last_edge`` on are not the caller's. What :func:`room_for` counts is room enough: when all of it is
+    taken, a node that is left has a single term, and nothing is written of it.
 
     What :func:`~margmap.solve.query_circuit.rebuild` does with the shares of edges, and with the same roundings. The
     rows of a dense block (``Scaled.rows``, see :mod:`margmap.inference.dense`) have their children in common: these are
@@ -110,26 +138,85 @@ def build(
     """
     room = (np.empty(most_children, dtype=np.int32), np.empty(most_children))
     scratch = Scratch(room[0], room[1], room[0].copy(), room[0].copy(), room[1].copy())
-    # A call costs as much as some edges, so each is for all nodes of a kind that stand one after the other.
+    # All in one loop and with arrays: numba counts who holds an array at every call and for every use of a tuple.
+    kind, start, child, weights, shift = s.kind, s.start, s.child, s.weight, s.shift
+    number, factors, powers = forms.number, forms.factor, forms.exponent
+    kinds, starts, to, weight, slots, seen_at = (
+        store.kind, store.start, store.child, store.weight, store.slots, store.seen_at,
+    )  # fmt: skip
+    asked, rows, bits = query.asked, s.rows, store.weight.view(np.uint64)
     i, block, width = 0, -1, 0
     while i < order.size and stop[0] == 0:
-        n = order[i]
-        if s.kind[n] == PRODUCT:
-            i, count = _products(s, order, i, query.asked, forms, store, count)
-        elif s.kind[n] < PRODUCT:
-            i, count = _leaves(s, order, i, query, forms, store, scratch.share, count)
+        n, begin = order[i], starts[count]
+        end, factor, power, full = begin, 1.0, 0.0, begin == last_edge
+        if kind[n] == PRODUCT:
+            for e in range(start[n], start[n + 1]):
+                c = child[e]
+                if asked[c]:
+                    if full:
+                        number[n] = number[c]
+                    else:
+                        to[end], weight[end] = number[c], 1.0
+                    end += 1
+                    if factors[c] != 1:
+                        factor = factor * factors[c] * UP
+                    power += powers[c]
+                    if factor < TINY:
+                        factor /= TINY
+                        power -= STEP
+        elif kind[n] < PRODUCT:
+            end, power = _indicators(s, n, query, store, scratch.share, begin)
         else:
-            if s.rows[n] >= 0 and s.rows[n] != block:
-                block, width = s.rows[n], _columns(s, n, value, exponent, forms, store.seen_at, scratch)
-            done = 0
-            if s.rows[n] >= 0 and width > 1:
+            if rows[n] >= 0 and rows[n] != block:
+                block, width = rows[n], _columns(s, n, value, exponent, forms, seen_at, scratch)
+            if rows[n] >= 0 and width > 1:
                 last = i + 1  # the rows that stand one after the other, in the circuit and in the order
-                while last < order.size and order[last] == n + last - i and s.rows[order[last]] == block:
+                while last < order.size and order[last] == n + last - i and rows[order[last]] == block:
                     last += 1
                 done, count = _rows(s, n, last - i, value, exponent, width, scratch, forms, store, count)
-            i += done
-            if done == 0:
-                i, count = _sums(s, order, i, value, exponent, forms, store, scratch, count)
+                if done > 0:
+                    i += done
+                    continue
+            plain = exponent[n] == 0 and not full
+            for e in range(start[n], start[n + 1]):
+                c = child[e]
+                if not (weights[e] > 0 and value[c] > 0):
+                    continue
+                w = weights[e] * value[c] / value[n]
+                plain &= exponent[c] == 0 and shift[e] == 0 and powers[c] == 0 and w > SMALL and factors[c] > SMALL
+                if not plain:
+                    break
+                if factors[c] != 1:
+                    w = w * factors[c] * UP
+                at = number[c]
+                if seen_at[at] >= 0:
+                    weight[seen_at[at]] = (weight[seen_at[at]] + w) * UP
+                else:
+                    seen_at[at] = end
+                    to[end], weight[end] = at, w
+                    end += 1
+            for e in range(begin, end):
+                seen_at[to[e]] = -1
+            if not plain:  # some number needs a power of two, or nothing may be written
+                end, power = _terms(s, n, value, exponent, forms, store, scratch, begin)
+        i += 1
+        powers[n] = power
+        if end <= begin + 1:  # the node is its only child, times a factor
+            if end == begin:
+                number[n], factors[n] = scratch.term[0], scratch.share[0]
+            elif kind[n] == PRODUCT:
+                number[n], factors[n] = number[n] if full else to[begin], factor
+            else:
+                number[n], factors[n] = to[begin], weight[begin]
+            continue
+        form, factors[n] = PRODUCT if kind[n] == PRODUCT else SUM, factor
+        found, slot = equal_node(kinds, starts, to, weight, bits, slots, form, begin, end)
+        if found < 0:
+            found = count
+            slots[slot], kinds[count] = count, form
+            count += 1
+            starts[count] = end
+        number[n] = found
     return count
 
 
@@ -156,114 +243,6 @@ def room_for(s: Scaled, order: IntArray, value: FloatArray, query: Query) -> tup
         if width > 1:
             nodes, edges = nodes + 1, edges + width
     return nodes, edges
-
-
-@kernel(inline=True)
-def _take(
-    number: IntArray, factors: FloatArray, powers: FloatArray,
-    kinds: KindArray, start: LongArray, child: IntArray, weight: FloatArray, slots: IntArray,
-    n: int, kind: int, end: int, factor: float, power: float, count: int,
-) -> int:  # fmt: skip
-    """Make the edges up to ``end`` the form of node ``n``, times a factor; the nodes in the store then.
-
-    Nothing is written of a node that is seen to be its only child: then the edges of :func:`room_for` are enough.
-
-    Like all that is called for every node, it takes arrays and not tuples of them, which cost more than the work.
-    """
-    begin = start[count]
-    powers[n] = power
-    if end == begin + 1:  # the node is its only child, times a factor
-        number[n] = child[begin]
-        factors[n] = factor if kind == PRODUCT else weight[begin]
-        return count
-    factors[n] = factor
-    found, slot = equal_node(kinds, start, child, weight, weight.view(np.uint64), slots, kind, begin, end)
-    if found < 0:
-        found = count
-        slots[slot], kinds[count] = count, kind
-        count += 1
-        start[count] = end
-    number[n] = found
-    return count
-
-
-@kernel
-def _products(
-    s: Scaled, order: IntArray, i: int, asked: NDArray[np.bool_], forms: Forms, store: Store, count: int
-) -> tuple[int, int]:
-    """Make the forms of products, from place ``i`` of the order on; the place of the next other node, and the count."""
-    kind, start, child = s.kind, s.start, s.child
-    number, factors, powers = forms.number, forms.factor, forms.exponent
-    kinds, starts, to, weight, slots = store.kind, store.start, store.child, store.weight, store.slots
-    while i < order.size and kind[order[i]] == PRODUCT:
-        n = order[i]
-        end = starts[count]
-        factor, power, terms = 1.0, 0.0, 0
-        for e in range(start[n], start[n + 1]):
-            terms += asked[child[e]]
-        for e in range(start[n], start[n + 1]):
-            c = child[e]
-            if asked[c]:
-                number[n] = number[c]
-                if terms > 1:
-                    to[end], weight[end] = number[c], 1.0
-                    end += 1
-                if factors[c] != 1:
-                    factor = factor * factors[c] * UP
-                power += powers[c]
-                if factor < TINY:
-                    factor /= TINY
-                    power -= STEP
-        if terms > 1:
-            count = _take(
-                number, factors, powers, kinds, starts, to, weight, slots, n, PRODUCT, end, factor, power, count
-            )
-        else:
-            factors[n], powers[n] = factor, power
-        i += 1
-    return i, count
-
-
-@kernel
-def _leaves(
-    s: Scaled, order: IntArray, i: int, query: Query, forms: Forms, store: Store, share: FloatArray, count: int
-) -> tuple[int, int]:
-    """The same for leaves: sums of the indicators of their variable."""
-    number, factors, powers = forms.number, forms.factor, forms.exponent
-    kinds, starts, to, weight, slots = store.kind, store.start, store.child, store.weight, store.slots
-    while i < order.size and s.kind[order[i]] < PRODUCT:
-        n = order[i]
-        end, power = _indicators(s, n, query, store, share, store.start[count])
-        count = _take(number, factors, powers, kinds, starts, to, weight, slots, n, SUM, end, 1.0, power, count)
-        i += 1
-    return i, count
-
-
-@kernel
-def _sums(
-    s: Scaled,
-    order: IntArray,
-    i: int,
-    value: FloatArray,
-    exponent: FloatArray,
-    forms: Forms,
-    store: Store,
-    scratch: Scratch,
-    count: int,
-) -> tuple[int, int]:
-    """The same for a sum, and for those after it that are in no dense block."""
-    number, factors, powers = forms.number, forms.factor, forms.exponent
-    kinds, starts, to, weight, slots = store.kind, store.start, store.child, store.weight, store.slots
-    while True:
-        n = order[i]
-        end, power = _terms(s, n, value, exponent, forms, store, scratch, store.start[count])
-        if end > store.start[count]:
-            count = _take(number, factors, powers, kinds, starts, to, weight, slots, n, SUM, end, 1.0, power, count)
-        else:
-            number[n], factors[n], powers[n] = scratch.term[0], scratch.share[0], power
-        i += 1
-        if i == order.size or s.kind[order[i]] != SUM or s.rows[order[i]] >= 0:
-            return i, count
 
 
 @kernel
@@ -389,7 +368,7 @@ def _terms(
     return end, top
 
 
-@kernel(inline=True)
+@kernel
 def _indicators(s: Scaled, n: int, query: Query, store: Store, share: FloatArray, begin: int) -> tuple[int, float]:
     """Write the edges of a leaf to the indicators of its variable; their end, and the power of two taken out of it."""
     q = query.position[s.var[n]]

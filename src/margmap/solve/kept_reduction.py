@@ -10,21 +10,25 @@ a walk from the root.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray
+from margmap.circuit import GAUSSIAN, PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray
 from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits
-from margmap.inference.kept_values import KeptValues, NodesAbove
-from margmap.inference.scaled import Scaled, scaled
+from margmap.foundation.pairs import STEP, TINY
+from margmap.inference.dense import last_row
+from margmap.inference.kept_values import KeptValues, Parents, parents
+from margmap.inference.passes import leaf_value, sum_of_pairs
+from margmap.inference.scaled import Scaled, is_dense, scaled
 from margmap.solve.forms import Forms, Query, Store, build
 from margmap.solve.methods.frontier.kept import KeptFrontier, first_nodes, longer
 from margmap.solve.query_circuit import Flat, equal_node, log_factor_of
 from margmap.solve.reduce import Reduced, impossible, most_children, query_of
+from margmap.solve.reduce_sparse import Known
 from margmap.solve.result import Outcome
 
 S = TypeVar("S", bound=np.generic)
@@ -37,35 +41,44 @@ NONE, WANTED = -1, -2
 MOST_TIMES, LEAST_EDGES = 3, 100_000
 
 
+class _Under(NamedTuple):
+    value: FloatArray
+    exponent: FloatArray
+    seen_at: LongArray
+
+
 _KINDS = (np.int8, np.int64, np.int32, np.float64, np.int32, np.int32, np.int32, np.int64, np.int32)
 
 
 class KeptReduction:
     """The reduction of a circuit for a query under the evidence it was last brought to, for one thread at a time."""
 
-    def __init__(self, circuit: Circuit, columns: Sequence[int], above: NodesAbove) -> None:
+    def __init__(self, circuit: Circuit, columns: Sequence[int]) -> None:
         self.circuit, self.columns = circuit, list(columns)
         self.names = tuple(circuit.variables[c].name for c in columns)
-        self.values = KeptValues(circuit, above)
+        self.values = KeptValues(circuit)
         self.query = query_of(circuit, columns)
         self._most_children = most_children(circuit, self.query)
         nodes = circuit.num_nodes
         self.forms = Forms(np.full(nodes, NONE, dtype=np.int32), np.ones(nodes), np.zeros(nodes))
+        self._lost = np.empty(nodes, dtype=np.int32)
+        # Values under a state, and the question in which they were computed.
+        self._under = _Under(np.zeros(nodes), np.zeros(nodes), np.zeros(nodes, dtype=np.int64))
+        self._questions, self._depth = 0, circuit.depth + 2
         #: The state that was the last answer.
         self.answer: IntArray | None = None
-        self._lost = np.zeros(nodes, dtype=np.bool_)  # nowhere set between two queries
         self._frontier = KeptFrontier(circuit, columns, self.query)
         self._empty()
 
     @staticmethod
     def bytes_of(circuit: Circuit) -> int:
         """The room that it takes at least."""
-        return KeptValues.bytes_of(circuit) + 22 * circuit.num_nodes
+        return KeptValues.bytes_of(circuit) + 49 * circuit.num_nodes
 
     @property
     def nbytes(self) -> int:
         """The room that it takes."""
-        return self.bytes_of(self.circuit) + sum(array.nbytes for array in self.store) + self._frontier.nbytes
+        return self.bytes_of(self.circuit) + self._store_bytes + self._frontier.nbytes
 
     def _empty(self) -> None:
         """A store with nothing but the indicators of the query."""
@@ -82,6 +95,8 @@ class KeptReduction:
     def _grow(self, nodes: int, edges: int) -> None:
         """Make room for so many nodes and edges in all."""
         old = self.store
+        if nodes <= old.kind.size and edges <= old.child.size:
+            return
         if nodes > old.kind.size:
             room = max(1024, nodes, 2 * old.kind.size)
             kind, var, value = _filled(old.kind, room, 0), _filled(old.var, room, -1), _filled(old.value, room, -1)
@@ -94,6 +109,7 @@ class KeptReduction:
         if edges > old.child.size:
             room = max(4096, edges, 3 * old.child.size // 2)
             self.store = old._replace(child=longer(old.child, room), weight=longer(old.weight, room))
+        self._store_bytes = sum([array.nbytes for array in self.store])
 
     def reduce(self, codes: IntArray, reals: FloatArray) -> Reduced:
         """What :func:`~margmap.solve.reduce.reduce_codes` gives for this evidence."""
@@ -115,7 +131,6 @@ class KeptReduction:
             raise
         except BaseException:  # interrupted on the way: what is half done is begun anew the next time
             self.values.forget()
-            self._lost.fill(False)
             raise
 
     def _solve(
@@ -133,26 +148,38 @@ class KeptReduction:
         # Some of these nodes the root does not reach; but nobody needs them any more.
         flat = first_nodes(self.store, root + 1)
         self._empty_if_mostly_old(frontier.edges)
-        return Reduced(flat, self.names, self.query.cardinality, evidence, rounding), outcome
+        needed = None if is_dense(self.circuit) else self._scored(outcome.states[0], codes, reals)
+        return Reduced(flat, self.names, self.query.cardinality, evidence, rounding, needed=needed), outcome
+
+    def _scored(self, state: IntArray, codes: IntArray, reals: FloatArray) -> Known:
+        """The value of the circuit under the evidence and a state: computed here, where no other thread changes it."""
+        row = codes.copy()
+        row[self.columns] = state
+        under, values = self._under, self.values
+        self._questions += 1
+        known = (values.value, values.exponent, under.value, under.exponent, under.seen_at)
+        root = _score(scaled(self.circuit), self.query.asked, row, reals, *known, self._questions, self._depth)
+        return Known(row, root)
 
     def _bring(self, codes: IntArray, reals: FloatArray) -> tuple[tuple[float, float], float]:
         """Bring the forms to a row; its probability, and how far, relatively, the root can be under the exact one."""
         s = scaled(self.circuit)
-        nodes = self.values.update(codes, reals)
+        changed = self.values.update(codes, reals)
         forms, query, value, exponent = self.forms, self.query, self.values.value, self.values.exponent
-        if nodes is None:
+        if changed is None:
             self._empty()
         else:
-            _forget(s, nodes, self.values.changed, self._lost, forms)
-            self.values.seen(nodes)
+            above = parents(self.circuit)
+            _forget(s.kind, above.blocks, above, changed, forms.number, self._lost)
         if value[-1] == 0:
             raise impossible()
-        order, more = _wanted(s, value, query, forms.number, self.circuit.depth + 2)
+        order, more = _wanted(s, value, query, forms.number, self._depth)
         order.sort()  # children come first all the same, and the rows of a dense block one after the other
         self._grow(self.count + order.size, int(self.store.start[self.count]) + more)
         never = np.zeros(1, dtype=np.int64)
         before, most = self.count, self._most_children
-        self.count = build(s, order, value, exponent, query, forms, self.store, before, most, never)
+        last_edge = self.store.child.size
+        self.count = build(s, order, value, exponent, query, forms, self.store, before, last_edge, most, never)
         self._frontier.place(self.store, before, order, forms)
         log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1]))
         return (float(value[-1] * s.total), float(exponent[-1] + s.total_exponent)), s.rounding + abs(log_factor)
@@ -188,18 +215,32 @@ def _fill_slots(store: Store, first: int, count: int) -> None:
 
 
 @kernel
-def _forget(s: Scaled, nodes: IntArray, changed: NDArray[np.bool_], lost: NDArray[np.bool_], forms: Forms) -> None:
-    """Take the forms away that are others now: of sums whose children have other values, and of what is above them."""
-    for n in nodes:
-        if forms.number[n] == NONE:
-            continue
-        for e in range(s.start[n], s.start[n + 1]):
-            c = s.child[e]
-            if lost[c] or (s.kind[n] == SUM and changed[c]):
-                forms.number[n], lost[n] = NONE, True
-                break
-    for n in nodes:
-        lost[n] = False
+def _forget(
+    kind: KindArray,
+    rows: IntArray | None,
+    parents: Parents,
+    changed: IntArray,
+    number: IntArray,
+    lost: IntArray,
+) -> None:
+    """Take the forms away that are others now: of sums whose children have other values, and of what is above them.
+
+    ``lost`` is room for as many nodes as there are.
+    """
+    at, above = parents.at, parents.node
+    i, count = 0, 0
+    while i < changed.size + count:
+        c = changed[i] if i < changed.size else lost[i - changed.size]
+        for j in range(at[c], at[c + 1]):
+            n = above[j]
+            end = n + 1
+            if rows is not None and rows[n] >= 0:
+                end = last_row(rows, n)
+            for k in range(n, end):
+                if number[k] != NONE and (i >= changed.size or kind[k] == SUM):
+                    number[k], lost[count] = NONE, k
+                    count += 1
+        i += 1
 
 
 @kernel
@@ -231,6 +272,84 @@ def _wanted(s: Scaled, value: FloatArray, query: Query, number: IntArray, depth:
             height -= 1
             edges += query.cardinality[query.position[s.var[n]]] if s.kind[n] < PRODUCT else s.start[n + 1] - s.start[n]
     return order[:found].copy(), edges
+
+
+@kernel
+def _score(
+    s: Scaled,
+    asked: NDArray[np.bool_],
+    codes: IntArray,
+    reals: FloatArray,
+    value: FloatArray,
+    exponent: FloatArray,
+    under: FloatArray,
+    under_power: FloatArray,
+    seen_at: LongArray,
+    now: int,
+    depth: int,
+) -> tuple[float, float]:
+    """The root's value under the evidence and a state of the query, from the values under the evidence alone.
+
+    A walk from the root: what has no query variable keeps its value, what is zero under the evidence stays zero, and
+    so does a product with one child that is. The same to the last bit as a pass over all nodes.
+    """
+    kind, start, child, weight, shift = s.kind, s.start, s.child, s.weight, s.shift
+    var, table_start, table, table_shift = s.var, s.table_start, s.table, s.table_shift
+    stack, edge = np.empty(depth, dtype=np.int32), np.empty(depth, dtype=np.int64)
+    stack[0], edge[0], height = kind.size - 1, start[kind.size - 1], 1
+    while height > 0:
+        n = stack[height - 1]
+        e, end, below = edge[height - 1], start[n + 1], -1
+        while e < end:
+            c = child[e]
+            if kind[n] == PRODUCT:
+                if asked[c] and seen_at[c] != now:
+                    below = c
+                    break
+                if asked[c] and under[c] == 0:
+                    break
+            elif weight[e] > 0 and value[c] > 0 and seen_at[c] != now:
+                below = c
+                break
+            e += 1
+        edge[height - 1] = e
+        if below >= 0:
+            stack[height], edge[height] = below, start[below]
+            height += 1
+            continue
+        height -= 1
+        v, power, plain = 1.0, 0.0, True
+        if kind[n] == GAUSSIAN:
+            v, power = leaf_value(s, n, codes, reals)
+        elif kind[n] < PRODUCT:
+            x = table_start[n] + codes[var[n]]
+            v, power = table[x], table_shift[x]
+        elif kind[n] == PRODUCT:
+            for e in range(start[n], start[n + 1]):
+                c = child[e]
+                v *= under[c] if asked[c] else value[c]
+                power += under_power[c] if asked[c] else exponent[c]
+                if v < TINY:
+                    if v == 0:
+                        power = 0.0
+                        break
+                    v /= TINY
+                    power -= STEP
+        else:
+            v = 0.0
+            for e in range(start[n], start[n + 1]):
+                c = child[e]
+                if value[c] == 0:
+                    under[c], under_power[c] = 0.0, 0.0
+                plain &= under_power[c] == 0 and shift[e] == 0
+                v += weight[e] * under[c]
+            if not plain:
+                v, power = sum_of_pairs(s, n, under, under_power)
+            if 0 < v < TINY:
+                v /= TINY
+                power -= STEP
+        under[n], under_power[n], seen_at[n] = v, power, now
+    return under[kind.size - 1], under_power[kind.size - 1]
 
 
 @kernel

@@ -27,9 +27,9 @@ from margmap.inference.passes import edge_share, forward, forward_dense
 from margmap.inference.pieces import Pieces, pass_up, pieces_of
 from margmap.inference.scaled import Scaled, is_dense, require_within_reach, scaled
 from margmap.inference.soft import conditioned_circuit
-from margmap.solve.forms import Forms, Query, Store, build, room_for
+from margmap.solve.forms import Forms, Query, Store, build, room_for, store_for
 from margmap.solve.query_circuit import Flat, log_factor_of, rebuild
-from margmap.solve.reduce_sparse import Asked, Needed, edge_by_edge
+from margmap.solve.reduce_sparse import Asked, Known, Needed, edge_by_edge
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Reduced:
     #: The parts of a large circuit, see :mod:`margmap.solve.parts`.
     parts: LongArray | None = None
     #: What scoring a state on the circuit as given can start from; None if nothing was kept for it.
-    needed: Needed | None = None
+    needed: Needed | Known | None = None
     #: How it is made once more; None if whoever asks needs it afterwards, so that no method may write over its arrays.
     again: Callable[[], Reduced] | None = None
 
@@ -198,7 +198,7 @@ def _pieces_reduced(
         own = store._replace(slots=slots)
         store.var[nodes] = store.value[nodes] = -1
         store.seen_at[nodes] = -1
-        return int(build(s, order, value, exponent, query, forms, own, int(first[i]), most, stop))
+        return int(build(s, order, value, exponent, query, forms, own, int(first[i]), int(edge[i + 1]), most, stop))
 
     ends = at_once([partial(made, i) for i in range(len(pieces.below))])
     ends.append(made(len(pieces.below)))
@@ -373,28 +373,10 @@ def _reduce(
     nodes, edges = mark_live(s, value, query, np.arange(n_old).astype(np.int32), live, used, stop)
     leaves = query.first_leaf[-1]
 
-    # The indicators come first.
-    room = leaves + nodes
-    size = 64
-    while size < 2 * room:
-        size *= 2
-    store = Store(
-        np.zeros(room, dtype=np.int8),
-        np.zeros(room + 1, dtype=np.int64),
-        np.empty(edges, dtype=np.int32),
-        np.empty(edges),
-        np.full(room, -1, dtype=np.int32),
-        np.full(room, -1, dtype=np.int32),
-        np.full(size, -1, dtype=np.int32),
-        np.full(room, -1, dtype=np.int64),
-        np.empty(0, dtype=np.int32),
-    )
+    store = store_for(query, leaves + nodes, edges)
     all_used = True
-    for q in range(query.cardinality.size):
-        for x in range(query.cardinality[q]):
-            leaf = query.first_leaf[q] + x
-            store.var[leaf], store.value[leaf] = q, x
-            all_used &= used[leaf]
+    for leaf in range(leaves):
+        all_used &= used[leaf]
     order = np.empty(nodes, dtype=np.int32)
     found = 0
     for n in range(n_old):
@@ -402,7 +384,7 @@ def _reduce(
             order[found] = n
             found += 1
     forms = Forms(np.full(n_old, -1, dtype=np.int32), np.ones(n_old), np.zeros(n_old))
-    build(s, order[:found], value, exponent, query, forms, store, leaves, most, stop)
+    build(s, order[:found], value, exponent, query, forms, store, leaves, edges, most, stop)
     arrays = (store.kind, store.start, store.child, store.weight, store.var, store.value)
     log_factor = log_factor_of(forms.factor[root], forms.exponent[root]) if nodes > 0 else 0.0
     return arrays, forms.number[root] + 1, log_factor, all_used, value[root], exponent[root]

@@ -15,7 +15,7 @@ from margmap.foundation.pairs import log_of, log_parts, raised, two_sum
 from margmap.inference.queries import value_pair
 from margmap.inference.scaled import extra_rounding, scaled
 from margmap.solve.question import Question
-from margmap.solve.reduce_sparse import Needed
+from margmap.solve.reduce_sparse import Known, Needed
 from margmap.solve.result import Outcome, Ranked, Result
 
 # On a circuit so large that rounding alone can amount to more than the tolerance, a finished search counts up to this.
@@ -54,7 +54,7 @@ def report(
     rounding: float,
     method: str,
     limits: Limits,
-    needed: Needed | None = None,
+    needed: Needed | Known | None = None,
 ) -> Result:
     """What a method's outcome on the reduced circuit amounts to on the circuit as given.
 
@@ -78,7 +78,7 @@ def report(
     return result_of(status, top, _log_product(p_evidence, log_upper), method, limits, outcome.details)
 
 
-def _scored(circuit: Circuit, codes: IntArray, reals: FloatArray, needed: Needed) -> Pair:
+def _scored(circuit: Circuit, codes: IntArray, reals: FloatArray, needed: Needed | Known) -> Pair:
     """What :func:`~margmap.inference.queries.value_pair` gives, for the evidence that the circuit was reduced under."""
     s = scaled(circuit)
     value, exponent = needed.root_with(s, codes, reals)

@@ -98,10 +98,10 @@ class RowsTogether:
         key = tuple(columns)
         if key not in self._queries:
             self._queries[key] = asked_of(self._circuit, columns)
-        asked, plain, never = self._queries[key], np.empty(0), np.zeros(1, dtype=np.int64)
-        smallest, nodes = smallest_form(scaled(self._circuit), value, plain, asked, never)
+        asked, never, exponent = self._queries[key], np.zeros(1, dtype=np.int64), np.zeros(value.size)
+        smallest, nodes = smallest_form(scaled(self._circuit), value, exponent, asked, never)
         root = (Flat(*smallest[:6]), float(smallest[6]), float(value[-1]), 0.0)
-        return of_root(self._circuit, columns, asked.cardinality, *root, Needed(nodes, value, plain))
+        return of_root(self._circuit, columns, asked.cardinality, *root, Needed(nodes, value, exponent))
 
     def solve(self, columns: Sequence[int], codes: IntArray, reals: FloatArray, limits: Limits) -> None:
         """Nothing is solved here."""

@@ -8,8 +8,8 @@ reduction (:mod:`margmap.solve.kept_reduction`), the value of the answer and the
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from threading import Lock
 from time import perf_counter
@@ -23,7 +23,7 @@ from margmap.circuit.observation import Observation
 from margmap.errors import MargmapError, QueryError
 from margmap.foundation.limits import Limits
 from margmap.foundation.pairs import raised
-from margmap.inference.kept_values import KeptValues, NodesAbove
+from margmap.inference.kept_values import KeptValues, bytes_of_parents
 from margmap.inference.networks import kept_circuit
 from margmap.inference.pieces import pass_up
 from margmap.inference.queries import Posteriors, posteriors
@@ -133,20 +133,25 @@ class Memory:
     """What the circuit of a session remembers. Whoever finds something in use by another thread begins from scratch."""
 
     def __init__(self, circuit: Circuit, most_bytes: int) -> None:
-        self._circuit, self._most = circuit, most_bytes
-        self._above = NodesAbove(circuit, most_bytes // 4)
+        # Beside all that is forgotten when there is too much, the circuit keeps the parents of its nodes.
+        self._circuit, self._most = circuit, most_bytes - bytes_of_parents(circuit)
         self._lock = Lock()
         self._reductions: OrderedDict[tuple[int, ...], tuple[KeptReduction, Lock]] = OrderedDict()
-        #: The values under the last answer, and under the last evidence that posteriors were asked for.
-        self._scored, self._seen = _Shared(circuit, self._above), _Shared(circuit, self._above)
-        self._keeps_values = 4 * KeptValues.bytes_of(circuit) <= most_bytes
+        # The values under the last answer, and under the last evidence that posteriors were asked for.
+        self._scored, self._seen = _Shared(circuit), _Shared(circuit)
+        self._keeps_values = 4 * KeptValues.bytes_of(circuit) <= self._most
 
     @property
     def nbytes(self) -> int:
         """Bytes that are kept now."""
+        kept = self._forgettable
+        return kept + bytes_of_parents(self._circuit) if kept else 0
+
+    @property
+    def _forgettable(self) -> int:
         with self._lock:
             kept = sum(one.nbytes for one, _ in self._reductions.values())
-        return kept + self._above.nbytes + self._scored.nbytes + self._seen.nbytes
+        return kept + self._scored.nbytes + self._seen.nbytes
 
     def reduce(self, columns: Sequence[int], codes: IntArray, reals: FloatArray) -> Reduced | None:
         """The reduction from the one before for the same query."""
@@ -165,7 +170,7 @@ class Memory:
         key = tuple(columns)
         with self._lock:
             if key not in self._reductions:
-                self._reductions[key] = KeptReduction(self._circuit, columns, self._above), Lock()
+                self._reductions[key] = KeptReduction(self._circuit, columns), Lock()
             self._reductions.move_to_end(key)
             kept, lock = self._reductions[key]
         if not lock.acquire(blocking=False):
@@ -184,32 +189,30 @@ class Memory:
 
     def value_pair(self, codes: IntArray, reals: FloatArray) -> tuple[float, float]:
         """The value of a row from that of the row before."""
-        value, exponent = self._last(self._scored, codes, reals)
         s = scaled(self._circuit)
+        with self._scored.taken(self._keeps_values) as kept:
+            if kept is not None:
+                kept.update(codes, reals)
+                return float(kept.value[-1] * s.total), float(kept.exponent[-1] + s.total_exponent)
+        value, exponent = self._pass(codes, reals)
         return float(value[-1] * s.total), float(exponent[-1] + s.total_exponent)
 
     def values(self, codes: IntArray, reals: FloatArray) -> tuple[FloatArray, FloatArray]:
         """The values of all nodes from those of the row before."""
-        return self._last(self._seen, codes, reals, self._circuit.num_nodes)
+        with self._seen.taken(self._keeps_values) as kept:
+            if kept is not None:
+                kept.update(codes, reals)
+                return kept.value.copy(), kept.exponent.copy()
+        return self._pass(codes, reals)
 
-    def _last(
-        self, shared: _Shared, codes: IntArray, reals: FloatArray, nodes: int = 1
-    ) -> tuple[FloatArray, FloatArray]:
-        """The values of the last nodes under a row, copied."""
-        if self._keeps_values and shared.lock.acquire(blocking=False):
-            try:
-                kept = shared.made()
-                kept.seen(kept.update(codes, reals))
-                return kept.value[-nodes:].copy(), kept.exponent[-nodes:].copy()
-            finally:
-                shared.lock.release()
+    def _pass(self, codes: IntArray, reals: FloatArray) -> tuple[FloatArray, FloatArray]:
         value, exponent = np.empty(self._circuit.num_nodes), np.empty(self._circuit.num_nodes)
         pass_up(self._circuit, codes, reals, value, exponent)
         return value, exponent
 
     def _forget_some(self) -> None:
         """Forget the reductions used longest ago as long as there is too much."""
-        while self._reductions and self.nbytes > self._most:
+        while self._reductions and self._forgettable > self._most:
             with self._lock:
                 self._reductions.popitem(last=False)
 
@@ -217,15 +220,22 @@ class Memory:
 class _Shared:
     """Values for one thread at a time, made when first used."""
 
-    def __init__(self, circuit: Circuit, above: NodesAbove) -> None:
-        self.lock = Lock()
-        self._circuit, self._above = circuit, above
+    def __init__(self, circuit: Circuit) -> None:
+        self._circuit, self._lock = circuit, Lock()
         self._values: KeptValues | None = None
 
-    def made(self) -> KeptValues:
-        if self._values is None:
-            self._values = KeptValues(self._circuit, self._above)
-        return self._values
+    @contextmanager
+    def taken(self, wanted: bool) -> Iterator[KeptValues | None]:
+        """The values; None if they are not wanted or another thread has them."""
+        if not wanted or not self._lock.acquire(blocking=False):
+            yield None
+            return
+        try:
+            if self._values is None:
+                self._values = KeptValues(self._circuit)
+            yield self._values
+        finally:
+            self._lock.release()
 
     @property
     def nbytes(self) -> int:

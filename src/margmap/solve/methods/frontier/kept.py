@@ -16,21 +16,22 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import Circuit, IntArray
+from margmap.circuit import Circuit, FloatArray, IntArray, KindArray, LongArray
+from margmap.circuit.arrays import Bits
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits, Stopped, quick
 from margmap.foundation.pairs import EPS, log_of, raised
 from margmap.inference.dense import block_rows
 from margmap.inference.scaled import is_dense
 from margmap.solve.forms import Forms, Query, Store
-from margmap.solve.methods.frontier.scope_tree import operations_on_the_way, plan_of
+from margmap.solve.methods.frontier.scope_tree import Plan, operations_on_the_way, plan_of
 from margmap.solve.methods.frontier.solve import FIRST_WIDTH, PAIRS, PAIRS_OF_ONE, QUICK_WORK, after_sweep
 from margmap.solve.methods.frontier.sweep import sweep
 from margmap.solve.output_bounds import bounds_of_range, log_bound
 from margmap.solve.query_circuit import NO_ROWS, Flat, count_operations
 from margmap.solve.result import Outcome
-from margmap.solve.supports import deterministic_range, support_words, supports_of_range
-from margmap.solve.values import evaluate_range
+from margmap.solve.supports import Flags, deterministic_range, support_words, supports_of_range
+from margmap.solve.values import evaluate_range, log_value
 
 S = TypeVar("S", bound=np.generic)
 
@@ -61,11 +62,12 @@ class KeptFrontier:
         self._state: IntArray | None = None
         self._evaluated = 0
         self._under, self._under_power = np.zeros(0), np.zeros(0)
+        self._weigh()
 
-    @property
-    def nbytes(self) -> int:
-        """The room that it takes."""
-        return sum(array.nbytes for array in vars(self).values() if isinstance(array, np.ndarray))
+    def _weigh(self) -> None:
+        """Find out how many bytes it takes."""
+        #: The room that it takes.
+        self.nbytes = sum([array.nbytes for array in vars(self).values() if isinstance(array, np.ndarray)])
 
     def bytes_for(self, store: Store) -> int:
         """The room that it will take for a store."""
@@ -75,6 +77,7 @@ class KeptFrontier:
         """Write down the scopes of the forms from ``begin`` on, which were made from the nodes in ``order``."""
         if store.kind.size > self._scope.size:
             self._scope = longer(self._scope, store.kind.size)
+            self._weigh()
         if begin == self._query.first_leaf[-1]:
             cardinality = self._query.cardinality
             self._scope[:begin] = self._scope_of[-cardinality.size :].repeat(cardinality)
@@ -92,26 +95,23 @@ class KeptFrontier:
             rows = self._rows[:count]
             rows[begin:] = block_rows(flat.kind[begin:], flat.start[begin:], flat.child, flat.weight, None)
             rows[begin:][rows[begin:] >= 0] += begin
-        self._can[begin:count], self._deterministic[begin:count] = 0, False
-        supports_of_range(flat, rows, self._words, self._can, begin, count, never)
-        deterministic_range(flat, rows, self._can, self._words, self._deterministic, begin, count, never)
-        self._value[begin:count], self._exponent[begin:count], self._way[begin:count] = 1.0, 0.0, 1.0
-        known = (flat, rows, self._deterministic, self._value, self._exponent, self._way, self._share)
-        faithful, least = bounds_of_range(*known, begin, count, never)
-        self._operations[begin:count] = 0.0
-        count_operations(flat, NO_ROWS if rows is None else rows, self._operations, begin)
+        known = (self._can, self._deterministic, self._value, self._exponent, self._way, self._share, self._operations)
+        faithful, least = _learn(flat, rows, self._words, *known, begin, count, never)
         self._faithful, self._least = self._faithful and bool(faithful), min(self._least, float(least))
         self.count = count
 
     def _grow(self, store: Store) -> None:
         """As much room for each node and edge as the store has."""
         nodes, edges = store.kind.size, store.child.size
+        if nodes <= self._value.size and edges <= self._share.size:
+            return
         if nodes > self._value.size:
             for name in ("_rows", "_can", "_deterministic", "_value", "_exponent", "_way", "_operations"):
                 setattr(self, name, longer(getattr(self, name), nodes))
             self._under, self._under_power = longer(self._under, nodes), longer(self._under_power, nodes)
         if edges > self._share.size:
             self._share = longer(self._share, edges)
+        self._weigh()
 
     def solve(self, store: Store, root: int, start: IntArray, limits: Limits) -> Outcome | None:
         """The answer for the circuit below a node of the store, if one sweep proves it; ``start`` is a state.
@@ -120,16 +120,21 @@ class KeptFrontier:
         """
         if not self._faithful or self._value[root] <= 0:
             return None
-        whole = first_nodes(store, root + 1)
-        flat = whole._replace(weight=self._share[: whole.num_edges])
-        rows = self._rows[: root + 1] if self._dense else None
-        nodes, self.edges = _reached(whole, rows)
-        factor = np.empty(whole.num_edges, dtype=np.int32)
-        fits, plan = plan_of(whole, nodes, self._scope, self._scopes, factor, np.zeros(1, dtype=np.int64))
+        whole, never = first_nodes(store, root + 1), np.zeros(1, dtype=np.int64)
+        if self._dense:
+            flat, rows = whole._replace(weight=self._share[: whole.num_edges]), self._rows[: root + 1]
+            nodes, self.edges = _reached(whole, rows)
+            factor = np.empty(whole.num_edges, dtype=np.int32)
+            fits, plan = plan_of(whole, nodes, self._scope, self._scopes, factor, never)
+        else:  # small circuits are quicker in arrays of their own
+            rows = None
+            arrays, fits, plan = _extracted(whole, self._share, self._scope, self._scopes, store.place, never)
+            flat = Flat(*arrays)
+            self.edges = flat.num_edges
         if not fits:
             return None
         log_whole, slack = log_bound(self._value[root], self._exponent[root]), limits.gap / 4
-        rounding = EPS * (float(operations_on_the_way(whole, plan)) + float(self._operations[root]))
+        rounding = EPS * (float(operations_on_the_way(flat, plan)) + float(self._operations[root]))
         best, floor = start, log_whole + self._log_value(flat, rows, start)
         if floor == -np.inf:
             return None
@@ -160,6 +165,8 @@ class KeptFrontier:
 
     def _log_value(self, flat: Flat, rows: IntArray | None, state: IntArray) -> float:
         """The log value of a state, relative to the root's bound."""
+        if rows is None:
+            return float(log_value(flat, state))
         if self._state is None or not np.array_equal(self._state, state):
             self._state, self._evaluated = state.copy(), 0
         evaluate_range(flat, rows, state, self._under, self._under_power, self._evaluated, flat.num_nodes)
@@ -204,6 +211,61 @@ def _scopes_of_forms(
     for n in order:
         if number[n] >= begin:
             scope[number[n]] = scope_of[circuit_scope[n]]
+
+
+@kernel
+def _learn(
+    f: Flat,
+    rows: IntArray | None,
+    words: int,
+    can: Bits,
+    deterministic: Flags,
+    value: FloatArray,
+    exponent: FloatArray,
+    way: FloatArray,
+    share: FloatArray,
+    operations: FloatArray,
+    begin: int,
+    count: int,
+    stop: LongArray,
+) -> tuple[bool, float]:
+    """All that depends on a form alone, of those from ``begin`` on; returned is what :func:`bounds_of_range` does."""
+    for n in range(begin, count):
+        can[n], deterministic[n] = 0, False
+        value[n], exponent[n], way[n], operations[n] = 1.0, 0.0, 1.0, 0.0
+    supports_of_range(f, rows, words, can, begin, count, stop)
+    deterministic_range(f, rows, can, words, deterministic, begin, count, stop)
+    if rows is None:
+        count_operations(f, np.empty(0, dtype=np.int32), operations, begin)
+    else:
+        count_operations(f, rows, operations, begin)
+    return bounds_of_range(f, rows, deterministic, value, exponent, way, share, begin, count, stop)
+
+
+@kernel
+def _extracted(
+    f: Flat, share: FloatArray, scope: IntArray, n_scopes: int, number: IntArray, stop: LongArray
+) -> tuple[tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray], bool, Plan]:
+    """The circuit of the nodes that the root reaches, with shares for weights, and :func:`plan_of` it."""
+    nodes, edges = _reached(f, None)
+    kind, start = np.empty(nodes.size, dtype=np.int8), np.zeros(nodes.size + 1, dtype=np.int64)
+    child, weight = np.empty(edges, dtype=np.int32), np.empty(edges)
+    var, value = np.empty(nodes.size, dtype=np.int32), np.empty(nodes.size, dtype=np.int32)
+    own, end = np.empty(nodes.size, dtype=np.int32), 0
+    for i in range(nodes.size):
+        n = nodes[i]
+        number[n] = i
+        kind[i], var[i], value[i], own[i] = f.kind[n], f.var[n], f.value[n], scope[n]
+        for e in range(f.start[n], f.start[n + 1]):
+            child[end], weight[end] = number[f.child[e]], share[e]
+            end += 1
+        start[i + 1] = end
+    for n in nodes:
+        number[n] = -1
+    circuit = Flat(kind, start, child, weight, var, value)
+    factor = np.empty(edges, dtype=np.int32)
+    fits, plan = plan_of(circuit, np.arange(nodes.size).astype(np.int32), own, n_scopes, factor, stop)
+    return (kind, start, child, weight, var, value), fits, plan
 
 
 @kernel

@@ -47,8 +47,8 @@ LEAST_TURN, LEAST_PRUNING = 0.1, 0.05
 FIRST_SWEEPS, FIRST_PASSES, FIRST_PART = 0.1, 100, 0.6
 # A turn, as a part of the time so far: of a sweep and of the search, if the search has the better bound, and if not.
 SWEEP_TURNS, SEARCH_TURNS = (0.25, 3.0), (1.0, 0.3)
-# And of pruning.
-PRUNING_TURN = 2.0
+# And of pruning; after a turn that was too short, or that took little away, so many times less.
+PRUNING_TURN, PRUNED_LITTLE = 2.0, 16
 
 # The width stays as it is if pruning has left less than this part of the edges.
 SMALLER = 0.5
@@ -300,7 +300,7 @@ class _Turns:
         self._search: BestFirst | None = None
         self._over, self._leads = False, True
         self._failed = 0.0  # seconds of the last sweep that was stopped
-        self._pruned_with = -np.inf
+        self._pruned_with, self._pruning = -np.inf, PRUNING_TURN
         #: Whether the search came to its end: the best state is optimal, within the search's own slack.
         self.proven = False
 
@@ -342,7 +342,7 @@ class _Turns:
         """
         if view.bounds.rows is not None or self._pruned_with >= log_floor:
             return view, log_upper
-        turn = self._turn(PRUNING_TURN, LEAST_PRUNING)
+        turn, before = self._turn(self._pruning, LEAST_PRUNING), view.flat.num_edges
         search = Search(self._cardinality, turn)
         try:
             smaller = regrouped(view, self._cardinality, turn.run)
@@ -362,6 +362,8 @@ class _Turns:
             self._pruned_with = log_floor
         except Stopped:
             self._limits.check()
+        if view.flat.num_edges > (1 - WORTHWHILE) * before:
+            self._pruning /= PRUNED_LITTLE
         return view, min(log_upper, max(view.log_upper, log_floor))
 
     def take(self, view: View, log_upper: float, turn: Limits | None = None) -> float:
