@@ -39,7 +39,7 @@ _SHARE = 4
 class Cut(NamedTuple):
     """How the scopes of a plan are divided."""
 
-    #: For each part the scopes that it is all below of, itself included.
+    #: For each part the scopes that it consists of with all that is below them.
     roots: tuple[tuple[int, ...], ...]
     #: The other scopes, those of the top, each before its own parts.
     top: LongArray
@@ -52,14 +52,7 @@ def cut_of(plan: Plan, parts: LongArray) -> Cut | None:
 
     A scope is a part's if all its nodes are. The indicators, which stand before the parts, are everybody's.
     """
-    numbers = np.full(plan.scope.size, len(parts) - 1, dtype=np.int32)
-    for i, (begin, end) in enumerate(zip(parts[:-1].tolist(), parts[1:].tolist(), strict=True)):
-        numbers[begin:end] = i
-    by_scope, at = np.take(numbers, plan.node), plan.node_at[:-1]
-    own = plan.node >= parts[0]
-    first = np.minimum.reduceat(np.where(own, by_scope, len(parts)), at)
-    last = np.maximum.reduceat(np.where(own, by_scope, -1), at)
-    part_of = np.where((first == last) & (last < len(parts) - 1), last, -1).tolist()
+    part_of = _parts_of_scopes(plan.scope, plan.node_at.size - 1, parts).tolist()
     part_at, part = plan.part_at.tolist(), plan.part.tolist()
     roots: list[list[int]] = [[] for _ in parts[1:]]
     top, waiting = [], [int(plan.scope[-1])]
@@ -143,6 +136,20 @@ def _together(kept: list[Vectors], cut: Cut, frontier: Frontier) -> Vectors:
         int(entries[-1]),
         int(pointers[-1]),
     )
+
+
+@kernel
+def _parts_of_scopes(scope: IntArray, scopes: int, parts: LongArray) -> LongArray:
+    """For each scope the part that all its nodes are in, but for indicators; negative if there is none."""
+    part_of, part = np.full(scopes, -2, dtype=np.int64), 0
+    for n in range(parts[0], scope.size):
+        while part < parts.size - 1 and n >= parts[part + 1]:
+            part += 1
+        if part == parts.size - 1 or part_of[scope[n]] not in (-2, part):
+            part_of[scope[n]] = -1
+        else:
+            part_of[scope[n]] = part
+    return part_of
 
 
 @kernel
