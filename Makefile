@@ -4,7 +4,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
-PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4
+PYTEST := $(BIN)/python -m pytest -n auto --maxprocesses 4 --dist worksteal
+
+# Tests start some hundred processes. Where the environment says that byte code is not kept, each of them would read numba's
+# sources anew, which takes seconds.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: demo test lint types code unit interop docs dist coverage reproduce bench clean
 

@@ -115,13 +115,13 @@ NO_OUTSIDE = (Edit(SWEEP, "            if floor < LOWEST_FLOOR:\n", "           
 NO_TIGHTENING = (
     Edit(
         SWEEP,
-        "        if turn[depth - 1] == 0:\n            _enter(",
-        "        if turn[depth - 1] == 0:\n            before[s] = exponent\n            _enter(",
+        "        if turn[depth - 1] == 0:\n            enter(",
+        "        if turn[depth - 1] == 0:\n            before[s] = exponent\n            enter(",
     ),
     Edit(
         SWEEP,
-        "    smallest = np.ones(n_scopes)",
-        "    before = np.zeros(n_scopes)\n    smallest = np.ones(n_scopes)",
+        "    stack, turn = np.zeros(n_scopes",
+        "    before = np.zeros(n_scopes)\n    stack, turn = np.zeros(n_scopes",
     ),
     Edit(
         SWEEP,

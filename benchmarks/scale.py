@@ -4,8 +4,9 @@
     .venv/bin/python benchmarks/scale.py --quick               # the same figures of smaller circuits: some minutes
     .venv/bin/python benchmarks/scale.py --parts large --sizes 784x256 --seeds 5      # 51 M edges, and 4 GB
 
-Parts: ``large`` (latent trees: what a query costs beside one evaluation, peak memory, how cost grows), ``session`` (100
-changes of one variable beside queries from scratch) and ``batch`` (rows a second). What stays hard is in ``hard.py``.
+Parts: ``large`` (latent trees: what a query costs beside one evaluation, peak memory, how cost grows), ``learned``
+(latent trees that were learned), ``session`` (100 changes of one variable beside queries from scratch) and ``batch``
+(rows a second). What stays hard is in ``hard.py``.
 
 An evaluation is one pass over the circuit edge by edge, on one core, as ``log_marginal`` did it before dense blocks
 were multiplied: the pass is written down here, so that the measure stays the same when the library gets quicker. Every
@@ -46,7 +47,7 @@ from margmap.inference.scaled import Scaled, scaled
 from margmap.io.formats import load_circuit
 
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
-PARTS = ("large", "session", "batch")
+PARTS = ("large", "learned", "session", "batch")
 
 #: Percentages of queried and observed variables; all queried is MPE.
 MIXES = ((10, 10), (30, 30), (50, 20), (100, 0))
@@ -185,7 +186,7 @@ def answer(size: str, path: Path, seeds: int, repeat: int) -> None:
             busiest.append(busy)
             longest, exact = max(longest, clock), exact and r.status == "optimal"
             shown = f"{alone:.3f} s, {busy:.3f} of the processor, {busy / one:.1f} evaluations; "
-            shown += f"{THREADS} threads {clock:.3f} s, {clock / one:.1f} evaluations; {r.status}"
+            shown += f"{THREADS} threads {clock:.3f} s, {alone / clock:.2f} times as fast; {r.status}"
             print(f"{size}, {asked}/{observed}, seed {seed}: {shown}, log {r.log_prob:.6f}", flush=True)
     target(f"{size}: seconds of the longest query", longest, 60)
     if circuit.num_edges > 3_000_000:
@@ -215,6 +216,27 @@ def large(sizes: list[str], seeds: int, repeat: int) -> None:
     if len(found) > 1:
         edges, busy = (np.log([one[what] for one in found]) for what in ("edges", "busy"))
         print(f"latent trees: a query's time grows with the edges to the power of {np.polyfit(edges, busy, 1)[0]:.2f}")
+
+
+def learned(repeat: int, quick: bool) -> None:
+    """Latent trees that were learned: from rows, in a few rounds of EM, and one in a file of another library."""
+    circuits = {}
+    for name, states in () if quick else (("plants", 64), ("tmovie", 64), ("c20ng", 32)):
+        rows = mm.learn.load_dataset(name, DATA / "debd").train[:4000]
+        circuits[f"{name}, {states} states"] = mm.learn.hclt(rows, latent=states, epochs=2)
+    circuits["MNIST"] = load_circuit(DATA / "other" / "mnist_cats8_181.jpc.gz")
+    ratios = []
+    for name, circuit in circuits.items():
+        print(f"{name}: {circuit.num_edges:,} edges")
+        for asked, observed in MIXES:
+            columns, seen = question(len(circuit.variables), asked, observed, 0)
+            query, given = named(circuit, columns, seen)
+            one = evaluation(circuit, given, repeat)
+            _, busy, r = best_of(repeat, partial(mm.marginal_map, circuit, query, given, threads=1))
+            ratios.append(busy / one)
+            print(f"{name}, {asked}/{observed}: {busy:.4f} s, {busy / one:.1f} evaluations; {r.status}", flush=True)
+    target("learned latent trees: evaluations, median", median(ratios), 8)
+    target("learned latent trees: evaluations, worst", max(ratios), 20)
 
 
 def session(changes: int, quick: bool, only: list[str]) -> None:
@@ -282,6 +304,7 @@ def main() -> None:
         return
     work = {
         "large": lambda: large(given.sizes or list(QUICK_SIZES if quick else SIZES), seeds, repeat),
+        "learned": lambda: learned(repeat, quick),
         "session": lambda: session(given.changes or (20 if quick else 100), quick, given.circuits),
         "batch": lambda: batch(50 if quick else 1000, quick),
     }

@@ -1,4 +1,4 @@
-"""Repeat the experiment in about an hour on two cores, and say of each claim of the README whether it held here.
+"""Repeat the experiment within an hour on two cores, and say of each claim of the README whether it held here.
 
     python scripts/reproduce.py                 # `make reproduce` does this
     python scripts/reproduce.py --quick         # three datasets, a few minutes
@@ -14,12 +14,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
+import multiprocessing
 import os
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -57,7 +59,7 @@ def main() -> None:
     """Learn, draw, run, judge."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help=f"only {', '.join(QUICK)}")
-    parser.add_argument("--jobs", type=int, default=2, help="processes that answer questions")
+    parser.add_argument("--jobs", type=int, default=2, help="processes that learn and answer")
     options = parser.parse_args()
     names = list(QUICK) if options.quick else list(DATASETS)
     if not DATA.is_dir():
@@ -66,8 +68,10 @@ def main() -> None:
     # Here nothing is timed before its machine code is there.
     os.environ.setdefault("MARGMAP_TIER", "compile")
     began = time.monotonic()
-    for name in names:
-        prepare(name)
+    # Processes of their own, and not forks of this one, which has threads.
+    with ProcessPoolExecutor(options.jobs, multiprocessing.get_context("spawn")) as executor:
+        for said in executor.map(prepare, names):
+            print(said, flush=True)
     run(names, options.jobs)
     claims = judge(records(names, "runs.jsonl"))
     write(claims, names, time.monotonic() - began)
@@ -80,11 +84,11 @@ def model_of(name: str) -> Path:
     return PLACE / "circuits" / f"{name}.psdd.gz"
 
 
-def prepare(name: str) -> None:
-    """Learn the circuit of a dataset and draw its questions, unless they are there."""
+def prepare(name: str) -> str:
+    """Learn the circuit of a dataset and draw its questions, unless they are there; what to print."""
     path = PLACE / "instances" / f"{name}.json"
     if path.exists():
-        return
+        return f"{name}: there already"
     for folder in (model_of(name).parent, path.parent):
         folder.mkdir(exist_ok=True)
     circuit = as_by_default(name)
@@ -92,7 +96,7 @@ def prepare(name: str) -> None:
     drawn = instances.generate(circuit, instances.PAPER, EACH, SEED, name=name)
     model = instances.relative_model(model_of(name), path)
     instances.write(path, instances.InstanceFile(name, model, SEED, drawn))
-    print(f"{name}: {circuit.num_edges:,} edges, {len(drawn)} questions", flush=True)
+    return f"{name}: {circuit.num_edges:,} edges, {len(drawn)} questions"
 
 
 def run(names: list[str], jobs: int) -> None:

@@ -1,6 +1,7 @@
 """The rooms of the house: imports point one way only, also those inside of functions."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -77,10 +78,8 @@ def test_tests_and_benchmarks_are_strangers(folder, other):
     foreign = {path.stem for path in (top / other).rglob("*.py")} - {path.stem for path in (top / folder).rglob("*.py")}
     assert foreign
     for path in (top / folder).rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
-            names += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-            assert not foreign & set(names), f"{path}:{getattr(node, 'lineno', 0)} imports from {other}"
+        for line in re.findall(r"^\s*(?:import|from) (.+)$", path.read_text(), re.MULTILINE):
+            assert not foreign & set(re.findall(r"[\w.]+", line.partition(" import ")[0])), f"{path}: {line}"
 
 
 def test_an_import_inside_of_a_function_is_seen():

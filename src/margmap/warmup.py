@@ -7,22 +7,21 @@ asks those that most users come by. Whatever machine code they need is in the ca
 from __future__ import annotations
 
 import gc
-import os
-import subprocess
-import sys
-import tempfile
+import pickle
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, as_completed
 from contextlib import suppress
-from pathlib import Path
+from importlib import import_module
 from typing import Any
 
 import numpy as np
 
 from margmap import demo
 from margmap.circuit import Variable
+from margmap.distribute.executors import open_executor
 from margmap.foundation import background
-from margmap.foundation.jit import all_kept, available, compiled_kernels
+from margmap.foundation.jit import all_kept, available, compiled_kernels, forced, listed_calls
 from margmap.inference import queries
 from margmap.network.network import Network
 from margmap.solve.approximate import APPROXIMATIONS, approximate
@@ -161,8 +160,7 @@ def _grid(side: int) -> Network:
     return Network(variables, factors)
 
 
-#: The paths by name. The longest is first, then those that have kernels of their own: the others have kernels of the
-#: first as well, and would wait for it while it compiles them.
+#: The paths by name.
 PATHS: dict[str, Callable[[], None]] = {
     "circuits": _circuits,
     "learning": _learning,
@@ -191,55 +189,74 @@ def behind() -> None:
         background.mark_warm()
 
 
-def ahead(jobs: int, on_done: Callable[[str], Any] = lambda _name: None) -> dict[str, Any]:
-    """Compile all paths in so many processes; how many kernels, in how many seconds, what failed, where they are."""
+def ahead(jobs: int, on_done: Callable[[int, str, int], Any] = lambda _more, _name, _total: None) -> dict[str, Any]:
+    """Compile all paths in so many processes; how many kernels, in how many seconds, what failed, where they are.
+
+    The paths share most of their kernels, so that processes which each went a path would wait for one another. The
+    paths are interpreted first, which takes seconds and tells which kernels they call with which types. Each kernel is
+    then compiled by whichever process is free, the largest first. In the end the paths are gone once more with machine
+    code, which compiles what interpreting did not come by. ``on_done`` is told after each of these steps that one more
+    is done, its name, and how many there are.
+    """
     if not available():
         return {"kernels": 0, "seconds": 0.0, "failed": [], "numba": False}
     begun = time.monotonic()
-    kernels, failed = 0, []
-    for name, number in _in_processes([*PATHS], jobs):
-        kernels += number or 0
-        if number is None:
-            failed.append(name)
-        on_done(name)
+    wanted: dict[str, dict[str, tuple[int, bytes]]] = {}
+    kernels, failed = 0, set()
+    with open_executor(jobs) as workers:
+        for _, calls in _as_done(workers, calls_of, [(name,) for name in PATHS]):
+            for kernel, types, size, packed in calls or ():
+                wanted.setdefault(kernel, {})[types] = size, packed
+        by_size = sorted(wanted, key=lambda kernel: -sum(size for size, _ in wanted[kernel].values()))
+        tasks = [(kernel, [packed for _, packed in wanted[kernel].values()]) for kernel in by_size]
+        total = len(tasks) + len(PATHS)
+        for work, of in ((compile_kernel, tasks), (compile_path, [(name,) for name in PATHS])):
+            for name, number in _as_done(workers, work, of):
+                kernels += number or 0
+                if number is None and work is compile_path:  # of what fails alone a path tells whether it matters
+                    failed.add(name)
+                on_done(1, name.rpartition(".")[2], total)
     if not failed:
         background.mark_warm()
-    return {"kernels": kernels, "seconds": time.monotonic() - begun, "failed": failed, "numba": True}
+    return {"kernels": kernels, "seconds": time.monotonic() - begun, "failed": sorted(failed), "numba": True}
 
 
-def _in_processes(names: list[str], jobs: int) -> Iterator[tuple[str, int | None]]:
-    """Each path in a process of its own; its name and how many kernels it compiled, or None, as they end."""
-    code = "import sys, margmap.warmup; margmap.warmup.compile_path(sys.argv[1])"
-    environment = {**os.environ, "MARGMAP_TIER": "compile", "MARGMAP_BACKGROUND": "0", "NUMBA_NUM_THREADS": "1"}
-    running: list[tuple[str, subprocess.Popen[bytes], Any]] = []
-    try:
-        while names or running:
-            while names and len(running) < jobs:
-                said = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the process has ended
-                command = [sys.executable, "-c", code, names[0]]
-                process = subprocess.Popen(
-                    command, cwd=Path(__file__).parents[1], env=environment, stdin=subprocess.DEVNULL, stdout=said
-                )
-                running.append((names.pop(0), process, said))
-            time.sleep(0.05)
-            for one in [one for one in running if one[1].poll() is not None]:
-                running.remove(one)
-                name, process, said = one
-                with said:
-                    said.seek(0)
-                    lines = said.read().split()
-                yield name, int(lines[-1]) if process.returncode == 0 and lines else None
-    finally:
-        for _, process, said in running:
-            process.kill()
-            process.wait()
-            said.close()
+def _as_done(workers: Executor, work: Callable[..., Any], tasks: list[Any]) -> Iterator[tuple[str, Any]]:
+    """The first argument of each task and what came of it, None if it failed, in the order in which they end."""
+    under_way = {workers.submit(work, *task): str(task[0]) for task in tasks}
+    for ended in as_completed(under_way):
+        yield under_way[ended], None if ended.exception() else ended.result()
 
 
-def compile_path(name: str) -> None:
-    """Go one path and print how many kernels were compiled for it; a failure if their code could not be kept."""
+def calls_of(name: str) -> list[tuple[str, str, int, bytes]]:
+    """The kernels that a path calls: each one's name, types as text, size, and types for :func:`compile_kernel`."""
+    with listed_calls() as listed, suppress(Exception):  # what goes wrong is seen when the path is gone compiled
+        PATHS[name]()
+    found = []
+    for kernel, types in listed:
+        place = f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__}"
+        with suppress(pickle.PicklingError, TypeError, AttributeError):
+            found.append((place, str(types), kernel.size(), pickle.dumps(types)))
+    return found
+
+
+def compile_kernel(name: str, kinds: list[bytes]) -> int:
+    """Compile a kernel, given by its module and name, for these types; how many kernels that took."""
     gc.disable()  # numba makes millions of small objects that live as long as this process
-    PATHS[name]()
-    print(compiled_kernels())
+    before = compiled_kernels()
+    module, _, function = name.rpartition(".")
+    kernel = getattr(import_module(module), function)
+    for packed in kinds:
+        kernel.dispatcher.compile(pickle.loads(packed))
+    return compiled_kernels() - before
+
+
+def compile_path(name: str) -> int:
+    """Go one path compiled; how many kernels were compiled for it. An error if their code could not be kept."""
+    gc.disable()
+    before = compiled_kernels()
+    with forced("compile"):
+        PATHS[name]()
     if not all_kept():
-        raise SystemExit(1)
+        raise OSError("the machine code could not be written")
+    return compiled_kernels() - before

@@ -237,7 +237,7 @@ def test_sigkill_at_any_moment_loses_nothing_and_repeats_nothing(files, tmp_path
         )
         before = output.read_bytes() if output.exists() else b""
         # Wait until some lines are new, and then a little: the moment falls anywhere between two of them.
-        more = int(rng.integers(0, 6))
+        more = int(rng.integers(0, 9))
         while process.poll() is None and _count(output) < before.count(b"\n") + more:
             time.sleep(0.002)
         time.sleep(float(rng.uniform(0, 0.02)))

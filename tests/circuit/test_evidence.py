@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 import margmap as mm
+from counts import cases
 from margmap.circuit.evidence import MISSING_WORDS, is_missing
 from margmap.cli import app
 from margmap.foundation.numerals import is_plain, number_of, real_of, whole_of
@@ -240,7 +241,7 @@ STATE = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=cases(150), deadline=None)
 @given(st.lists(STATE, min_size=2, max_size=6, unique=True).map(tuple), STATE, st.integers(-3, 12), st.floats())
 def test_the_rule_on_any_names(states, text, whole, number):
     variable = mm.Variable("x", len(states), states)

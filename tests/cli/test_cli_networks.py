@@ -119,6 +119,14 @@ def test_uai_files(tmp_path):
     assert "no such file" in run("solve", path, "--uai-files", code=2).stderr
 
 
+def test_tables_that_do_not_add_up_to_1_are_one_line(tmp_path):
+    path = tmp_path / "x.uai"
+    path.write_text("BAYES\n1\n2\n1\n1 0\n2\n.5 1.5\n")
+    for words in (("solve", path), ("info", path), ("convert", path, tmp_path / "x.json")):
+        (line,) = run(*words).stderr.splitlines()
+        assert line.startswith(f"margmap: {path}, line 6: the table of variable 0 sums to 2, not to 1.")
+
+
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no pseudo-terminals there")
 def test_a_terminal_sees_the_bounds_of_a_hard_network_close(tmp_path):
     """A grid that may not be compiled, with strong couplings: what is shown on the way is written to the terminal."""

@@ -6,6 +6,8 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
+from contextlib import nullcontext
 
 import pytest
 
@@ -90,7 +92,8 @@ def test_a_kill_in_the_middle_leaves_a_cache_that_works(start):
 
 def test_a_disk_that_takes_nothing_more(start):
     """No file may grow beyond some bytes, as on a full disk: nothing is kept, all is right."""
-    full = "import resource, signal; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    full = "import resource, signal, sys; signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
+    full += "sys.dont_write_bytecode = True\n"  # Python itself would leave byte code that is cut off
     assert hits(start(full + "resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"), kept=False) == 0
     assert hits(start()) == 0
     assert hits(start()) == 6
@@ -223,6 +226,49 @@ def test_no_mark_is_left_where_nothing_was_kept(alone, monkeypatch):
         monkeypatch.setattr(background, "_seen", background._Seen())
         warmup.behind()
         assert background.is_warm() == kept
+
+
+@pytest.mark.parametrize("name", ["circuits", "constraints"])
+def test_interpreting_tells_which_kernels_a_path_needs(name, monkeypatch):
+    monkeypatch.setattr("gc.disable", lambda: None)  # this process goes on
+    calls = warmup.calls_of(name)
+    assert len({(kernel, types) for kernel, types, _, _ in calls}) == len(calls) > 10
+    assert all(size > 0 for _, _, size, _ in calls)
+    for kernel, _, _, packed in calls:
+        warmup.compile_kernel(kernel, [packed])
+    made = [kernel for kernel in jit._state.kernels if "dispatcher" in kernel.__dict__]
+    before = {kernel: len(kernel.dispatcher.overloads) for kernel in made}
+    with jit.forced("compile"):
+        warmup.PATHS[name]()
+    made = [kernel for kernel in jit._state.kernels if "dispatcher" in kernel.__dict__]
+    assert {kernel: len(kernel.dispatcher.overloads) for kernel in made} == before, "nothing is left to compile"
+
+
+def test_a_path_that_fails_is_named(monkeypatch):
+    def fails():
+        raise ZeroDivisionError
+
+    class Here:
+        """An executor that does everything at once, here."""
+
+        def submit(self, work, *args):
+            future = Future()
+            try:
+                future.set_result(work(*args))
+            except Exception as error:
+                future.set_exception(error)
+            return future
+
+    monkeypatch.setattr("gc.disable", lambda: None)  # this process goes on
+    monkeypatch.setattr(warmup, "PATHS", {"queries": warmup.PATHS["queries"], "broken": fails})
+    monkeypatch.setattr(warmup, "open_executor", lambda _jobs: nullcontext(Here()))
+    monkeypatch.setattr(background, "mark_warm", lambda: pytest.fail("not all is there"))
+    steps = []
+    found = warmup.ahead(2, lambda more, name, total: steps.append((more, name, total)))
+    assert found["failed"] == ["broken"]
+    assert found["numba"]
+    assert len(steps) == steps[0][2] > 2
+    assert {"queries", "broken"} < {name for _, name, _ in steps}
 
 
 def test_waiting_for_a_lock_ends(tmp_path):

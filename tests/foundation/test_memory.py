@@ -6,7 +6,7 @@ from mmap import ACCESS_READ, mmap
 import numpy as np
 import pytest
 
-from margmap.foundation.memory import let_go, resident
+from margmap.foundation.memory import let_go, on_own_pages, resident
 
 
 def test_a_mapped_array_is_given_back_and_still_there(tmp_path):
@@ -28,3 +28,16 @@ def test_other_arrays_stay(array):
     before = array.copy()
     let_go(array)
     assert np.array_equal(array, before)
+
+
+def test_an_array_on_pages_of_its_own_is_given_back():
+    before, small = resident(), on_own_pages(10, np.int32)
+    assert (small.size, small.dtype) == (10, np.int32)
+    arrays = [on_own_pages(1_000_000, np.float64) for _ in range(4)]
+    for array in arrays:
+        array[:] = np.arange(array.size)
+    assert all(array.flags.writeable and array[-1] == 999_999 for array in arrays)
+    if sys.platform == "linux":
+        assert resident() - before > 24_000_000
+        del array, arrays
+        assert resident() - before < 8_000_000

@@ -1,4 +1,7 @@
-"""Circuits, vtrees and formulas with 100,000 levels go through everything: no recursion, nothing quadratic."""
+"""Circuits, vtrees and formulas with tens of thousands of levels go through everything: nothing calls itself.
+
+``MARGMAP_THOROUGH`` asks for 100,000 levels; the formats are tested with so many in any case (tests/io).
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ import numpy as np
 import pytest
 
 import margmap as mm
+from counts import THOROUGH
 from margmap.circuit import BERNOULLI, INDICATOR, Circuit, Parts, Variable, assemble
 from margmap.circuit.transform import normalise, smooth
 from margmap.circuit.vtree import vtree_of
@@ -19,7 +23,7 @@ from margmap.inference.queries import log_marginal, posteriors, sample
 from margmap.io.formats import load_circuit, save
 from margmap.solve.reduce import reduce
 
-LEVELS = 100_000
+LEVELS = 100_000 if THOROUGH > 1 else 20_000
 A, B = Variable("a"), Variable("b")
 
 

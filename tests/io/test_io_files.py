@@ -84,6 +84,19 @@ def test_kinds_of_content(tmp_path: Path, psdd: Path) -> None:
         save(load_circuit(psdd), tmp_path / "x.vtree")
 
 
+def test_only_a_file_of_the_same_kind_is_suggested(tmp_path: Path) -> None:
+    for name in ("noxfile.py", "weather.psdd.gz", "weather.json"):
+        (tmp_path / name).touch()
+    for wrong, meant in (("wether.psdd", "weather.psdd.gz"), ("wether.json", "weather.json")):
+        with pytest.raises(FormatError, match=f"there is no such file: did you mean '{meant}'"):
+            load(tmp_path / wrong)
+    with pytest.raises(FormatError, match=r"did you mean 'weather\.json'"):
+        load(tmp_path / "weather.jsn", format="json")
+    for wrong in ("nofile.psdd", "nofile.json"):
+        with pytest.raises(FormatError, match=r"there is no such file\.?$"):
+            load(tmp_path / wrong)
+
+
 def test_missing_file_and_folder(tmp_path: Path) -> None:
     with pytest.raises(FormatError, match=r"no\.psdd: there is no such file"):
         load(tmp_path / "no.psdd")

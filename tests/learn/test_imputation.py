@@ -82,7 +82,7 @@ def test_chosen_columns_with_the_others_summed_out(few: int, monkeypatch: pytest
 
 def test_processes_give_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     without_the_kernel_for_trees(0, monkeypatch)
-    rows = holes(tangled(160, 6, 3, seed=5), 0.4)
+    rows = holes(tangled(60, 6, 3, seed=5), 0.4)
     circuit = hclt(rows, latent=3, epochs=3)
     one, two = mm.impute(circuit, rows), mm.impute(circuit, rows, jobs=2)
     assert np.array_equal(one.table, two.table)

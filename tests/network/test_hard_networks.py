@@ -5,6 +5,7 @@ import importlib.util
 import math
 import os
 import sys
+import threading
 import time
 from dataclasses import replace
 
@@ -24,7 +25,7 @@ from margmap.network.local_search import local_search
 from margmap.network.log_model import LogModel, log_model, restricted
 from margmap.network.mini_bucket import MiniBuckets, decode, literal_bounds, partition, tightened
 from margmap.network.network import Network
-from margmap.network.order import graph_of, lightest_first
+from margmap.network.order import MIN_FILL, MIN_WEIGHT, graph_of, interpreted_order
 from margmap.network.partial_sum import sum_out_cheap
 from margmap.network.relevance import Problem
 from margmap.network.scoring import GO_ON, Scorer, outline
@@ -154,11 +155,12 @@ def test_local_search_keeps_the_score_of_what_it_returns_and_never_goes_down(tie
     assert best > 0.9 * len(everything)
 
 
-def test_an_order_without_machine_code_is_what_eliminating_along_it_makes():
+@pytest.mark.parametrize("rule", [MIN_WEIGHT, MIN_FILL])
+def test_an_order_without_machine_code_is_what_eliminating_along_it_makes(rule):
     for _, _, _, _, _, model in instances(0, 60):
         scopes = [factor.scope for factor in model.factors]
         graph = graph_of(model.cardinality, scopes)
-        found = lightest_first(graph)
+        found = interpreted_order(graph, rule)
         if not model.cardinality:
             assert found.variables == ()
             continue
@@ -172,7 +174,7 @@ def test_an_order_without_machine_code_is_what_eliminating_along_it_makes():
         assert found.width == width
         assert found.log_entries == pytest.approx(math.log(sum(sizes)), abs=1e-9)
         assert found.log_largest == pytest.approx(math.log(max(sizes)), abs=1e-9)
-        assert lightest_first(graph, found.log_largest - 0.01) is None
+        assert interpreted_order(graph, rule, found.log_largest - 0.01) is None
 
 
 def test_there_is_a_state_before_machine_code_is_loaded(monkeypatch):
@@ -634,6 +636,19 @@ def test_what_needs_a_circuit_is_refused_with_what_would_help():
     assert "raise max_edges" not in str(error.value)
 
 
+@pytest.mark.parametrize("side", [1, 5])
+def test_stopped_before_there_are_several_states_one_is_there_with_bounds(monkeypatch, side):
+    def stopped(*_):
+        raise Stopped("time_limit")
+
+    network, query = grid(side), list(range(0, side * side, 2))
+    expected = mm.marginal_map(network, query)
+    monkeypatch.setattr(network_map, "plan_of", stopped)
+    result = mm.marginal_map(network, query, k=2)
+    assert (result.status, len(result.top)) == ("time_limit", 1)  # also where the one is known to be the best
+    assert result.log_prob <= expected.log_prob + 1e-8 <= result.log_upper + 2e-8
+
+
 def test_jobs_on_a_network_that_is_searched_say_so():
     result = mm.marginal_map(grid(5), list(range(0, 25, 2)), max_edges=1, jobs=2)
     assert result.status == "optimal"
@@ -675,6 +690,39 @@ def test_a_search_beside_the_circuits_solver_ends_with_it(monkeypatch):
         result = mm.marginal_map(network, query, time_limit=limit)
         assert result.log_prob <= expected.log_prob + 1e-8 <= result.log_upper + 2e-8
         assert limit in (0.05, 0.01) or result.status == "optimal"
+
+
+def test_time_counts_while_the_search_beside_the_circuits_solver_compiles(monkeypatch):
+    """Compilation that is waited for is not counted; here the circuit's solver goes on meanwhile."""
+    network, query = grid(6), list(range(0, 36, 2))
+    for name in ("LONG_LIMIT", "BESIDE_SECONDS", "QUICK_ENTRIES", "_FACTOR", "MAX_BYTES"):
+        monkeypatch.setattr(f"margmap.solve.network_map.{name}", 0)
+    compiling, compiled = threading.Event(), threading.Event()
+
+    def compiles(search):
+        def work(_stop):
+            jit._listeners.start()
+            compiling.set()
+            time.sleep(0.05)
+            jit._listeners.end()
+            compiled.set()
+
+        search._run(work)
+
+    def waiting(question, limits):
+        assert compiling.wait(60)
+        counted, passed = -limits.clock(), -time.perf_counter()
+        assert compiled.wait(60)
+        passed += time.perf_counter()
+        moved.append((counted + limits.clock(), passed))
+        return circuit_map(question, limits)
+
+    moved, circuit_map = [], network_map.circuit_map
+    monkeypatch.setattr(network_map, "circuit_map", waiting)
+    monkeypatch.setattr("margmap.network.anytime.Anytime.run", compiles)
+    mm.marginal_map(network, query, time_limit=120)
+    counted, passed = moved[0]
+    assert counted >= passed
 
 
 def test_stopped_after_the_maximum_elimination_keeps_the_state(monkeypatch):

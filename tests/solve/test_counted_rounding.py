@@ -23,7 +23,7 @@ from margmap.solve.methods import maxspn as search
 from margmap.solve.methods.branch_and_bound import _upto
 from margmap.solve.methods.frontier import solve as frontier
 from margmap.solve.methods.frontier.scope_tree import make_plan, rounding_of
-from margmap.solve.methods.frontier.sweep import _enter, _push
+from margmap.solve.methods.frontier.sweep import enter, push
 from margmap.solve.output_bounds import floor_of, view_of
 from margmap.solve.query_circuit import NO_ROWS, added, rebuild
 from margmap.solve.query_circuit import rounding_of as rounding_of_pass
@@ -69,7 +69,7 @@ def outside_bounds(flat, plan, share):
     while stack:
         s = stack.pop()
         nodes = plan.node[plan.node_at[s] : plan.node_at[s + 1]].tolist()
-        _enter(flat, NO_ROWS, share, plan, s, outside, total)
+        enter(flat, NO_ROWS, share, plan, s, outside, total)
         for i in reversed(nodes):
             if plan.column[i] >= 0:
                 exact_total[i] += exact_outside[i]
@@ -77,7 +77,7 @@ def outside_bounds(flat, plan, share):
                 for e in range(flat.start[i], flat.start[i + 1]):
                     exact_total[flat.child[e]] += exact_share[e] * exact_total[i] // ONE
         for j, t in enumerate(plan.part[plan.part_at[s] : plan.part_at[s + 1]].tolist()):
-            _push(flat, plan, s, j, total, limit, outside)
+            push(flat, plan, s, j, total, limit, outside)
             for i in nodes:
                 if flat.kind[i] == PRODUCT:
                     exact_outside[plan.factor[flat.start[i] + j]] += exact_total[i]

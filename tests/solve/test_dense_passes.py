@@ -6,15 +6,15 @@ import pytest
 from margmap.bench.generators import latent_tree
 from margmap.circuit import INDICATOR, SUM
 from margmap.foundation.pairs import EPS
-from margmap.inference.dense import block_rows
+from margmap.inference.dense import block_rows, mostly_blocks
 from margmap.inference.passes import forward, forward_dense
 from margmap.inference.scaled import scaled
 from margmap.solve.hill_climb import _differentiate
 from margmap.solve.lower_bound import lower_bound_state
 from margmap.solve.methods.frontier.scope_tree import make_plan
-from margmap.solve.methods.frontier.sweep import _enter, sweep
+from margmap.solve.methods.frontier.sweep import enter, sweep
 from margmap.solve.output_bounds import output_bounds, view_of
-from margmap.solve.query_circuit import NO_ROWS, rows_of
+from margmap.solve.query_circuit import NO_ROWS
 from margmap.solve.reduce import reduce
 from margmap.solve.supports import find_deterministic, find_supports
 from margmap.solve.values import evaluate, evaluate_blocks
@@ -30,6 +30,21 @@ def instance(seed):
     return circuit, reduce(circuit, order[: 2 + seed % 3], observed), rng
 
 
+def test_rows_that_stand_alone_are_no_blocks():
+    """Compiled networks are full of sums with many children of their own: nothing is shared, and edges can go."""
+    start = np.arange(0, 101, 10)
+    alone, together = np.arange(10, dtype=np.int32), np.repeat(np.arange(0, 10, 2), 2).astype(np.int32)
+    assert not mostly_blocks(start, alone)
+    assert mostly_blocks(start, together)
+    together[:5] = -1  # half of the edges, and one row whose block has no other
+    assert not mostly_blocks(start, together)
+
+
+def blocks_of(flat):
+    """The blocks of a circuit, also where they are not most of it."""
+    return block_rows(flat.kind, flat.start, flat.child, flat.weight, None)
+
+
 def singly(rows):
     return np.full(rows.size, -1, dtype=np.int32)
 
@@ -37,7 +52,7 @@ def singly(rows):
 @pytest.mark.parametrize("seed", range(12))
 def test_block_by_block_equals_edge_by_edge(seed):
     _, reduced, rng = instance(seed)
-    flat, rows = reduced.flat, rows_of(reduced.flat)
+    flat, rows = reduced.flat, blocks_of(reduced.flat)
     assert (rows >= 0).any()
     supports = find_supports(flat, reduced.cardinality, rows=rows)
     assert np.array_equal(supports.can, find_supports(flat, reduced.cardinality, rows=singly(rows)).can)
@@ -67,7 +82,7 @@ def test_block_by_block_equals_edge_by_edge(seed):
 def test_shares_and_bounds_are_rounded_up(seed):
     """A share times its node's bound is at least the term, in more digits than doubles have."""
     _, reduced, _ = instance(seed)
-    flat, rows = reduced.flat, rows_of(reduced.flat)
+    flat, rows = reduced.flat, blocks_of(reduced.flat)
     bounds = output_bounds(flat, np.zeros(flat.num_nodes, dtype=np.bool_), rows=rows)
     wide = np.longdouble
     for n in np.flatnonzero(rows >= 0):
@@ -110,14 +125,15 @@ def test_a_sweep_block_by_block_equals_one_edge_by_edge(seed):
     _, reduced, _ = instance(seed)
     flat, plan = make_plan(reduced.flat, reduced.cardinality.size)
     bounds = view_of(flat, 0.0, reduced.cardinality).bounds
-    assert bounds.block_rows.size > 0
+    blocks = blocks_of(flat)
+    assert (blocks >= 0).any()
     for log_floor, most in ((-np.inf, 99), (-0.7, 99), (-np.inf, 2)):
         found, expected = (
             sweep(
                 *(flat, rows, bounds.share, bounds.least, plan, None, reduced.cardinality.size),
                 *(log_floor, most, 9999, 3, np.array([0, 1 << 60])),
             )
-            for rows in (bounds.block_rows, NO_ROWS)
+            for rows in (blocks, NO_ROWS)
         )
         assert found[0]
         assert expected[0]
@@ -135,11 +151,11 @@ def test_outside_bounds_of_blocks_are_never_too_small(power):
         bounds, scope = view_of(flat, 0.0, reduced.cardinality).bounds, plan.scope[flat.num_nodes - 1]
         outside, totals = np.zeros(flat.num_nodes), np.zeros((2, flat.num_nodes))
         outside[-1] = size = 2.0**power
-        for rows, total in zip((bounds.block_rows, NO_ROWS), totals, strict=True):
-            _enter(flat, rows, bounds.share, plan, scope, outside, total)
+        for rows, total in zip((blocks_of(flat), NO_ROWS), totals, strict=True):
+            enter(flat, rows, bounds.share, plan, scope, outside, total)
             for s in plan.part[plan.part_at[scope] : plan.part_at[scope + 1]].tolist():
                 inside = np.zeros(flat.num_nodes)
                 inside[plan.out[plan.out_at[s] : plan.out_at[s + 1]]] = size
-                _enter(flat, rows, bounds.share, plan, s, inside, total)
+                enter(flat, rows, bounds.share, plan, s, inside, total)
         assert (totals[0] > 0).sum() > 2
         np.testing.assert_allclose(totals[0], totals[1], rtol=1e-12)

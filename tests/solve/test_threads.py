@@ -1,6 +1,7 @@
 """Large circuits in pieces, on several threads: the answers are those of one thread, to the last bit, and proven."""
 
 import dataclasses
+import itertools
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -17,9 +18,13 @@ from margmap.inference.pieces import pass_up, pieces_of
 from margmap.inference.scaled import scaled
 from margmap.solve import reduce as reducing
 from margmap.solve.hill_climb import change_apart, climb_from, go_on, go_on_by_parts, neighbourhoods
-from margmap.solve.output_bounds import view_of
+from margmap.solve.methods.frontier import solve as solving
+from margmap.solve.methods.frontier.scope_tree import make_plan
+from margmap.solve.methods.frontier.sweep_by_parts import cut_of, sweep_by_parts
+from margmap.solve.output_bounds import relative_view, view_of
 from margmap.solve.query_circuit import rebuild
 from margmap.solve.reduce import reduce_codes
+from margmap.solve.supports import deterministic_if_plain, find_deterministic, find_supports
 from margmap.solve.values import log_value
 
 
@@ -100,6 +105,133 @@ def test_the_reduced_circuit_is_the_one_made_whole(small_pieces, monkeypatch):
         again, _ = rebuild(found.flat, np.ones(found.num_edges, dtype=np.bool_))
         assert (again.num_nodes, again.num_edges) == (expected.num_nodes, expected.num_edges)
     assert compared > 60
+
+
+def test_pieces_without_equal_forms_fill_their_ranges(small_pieces, monkeypatch):
+    """Then nothing has to be moved; where some are equal, the gaps are closed."""
+    moved = []
+    monkeypatch.setattr(reducing, "_close", lambda *given, close=reducing._close: moved.append(1) or close(*given))
+    for seed in range(5):
+        circuit = latent_tree(seed, variables=24, states=8)
+        for query, given in ((range(24), {}), (range(3, 20), {0: 1, 1: 0, 21: 1})):
+            reduced = reduce_codes(circuit, list(query), *circuit.evidence_codes(given))
+            assert reduced.parts is not None
+            assert np.diff(reduced.parts).min() > 0
+    assert not moved
+    for circuit, query, given in trees(20):
+        reduce_codes(circuit, query, *circuit.evidence_codes(given))
+    assert moved
+
+
+def large(number, least):
+    """Reduced circuits with parts and dense blocks, few enough variables to enumerate."""
+    for circuit, query, given in trees(number, least):
+        reduced = reduce_codes(circuit, query[:9], *circuit.evidence_codes(given))
+        if reduced.parts is not None and view_of(reduced.flat, 0.0, reduced.cardinality).bounds.rows is not None:
+            yield reduced
+
+
+def test_a_sweep_by_parts_loses_nothing_above_its_bound(small_pieces):
+    """Widths and numbers of pairs so small that every limit is reached, floors just below the best, the k best."""
+    compared, merged, rng = 0, 0, np.random.default_rng(0)
+    for reduced in large(60, least=500):
+        planned = make_plan(reduced.flat, reduced.cardinality.size)
+        assert planned is not None
+        if (cut := cut_of(planned[1], reduced.parts)) is None or planned[0] is not reduced.flat:
+            continue
+        bounds = view_of(*(reduced.flat, 0.0, reduced.cardinality), parts=reduced.parts).bounds
+        states = itertools.product(*(range(c) for c in reduced.cardinality.tolist()))
+        logs = [log_value(reduced.flat, np.array(state, dtype=np.int32)) for state in states]
+        truth = np.sort(logs)[::-1] - bounds.log_upper
+        arguments = (reduced.flat, bounds.block_rows, bounds.share, bounds.least, planned[1], cut)
+        compared += 1
+        for most, pairs, best_of in ((1, 1, 1), (2, 1, 1), (3, 2, 3), (1 << 20, 1 << 20, 1), (1 << 20, 1 << 20, 3)):
+            for away in (np.inf, 1e-7, rng.exponential(1.0)):
+                log_floor = truth[best_of - 1] - away
+                given = (*arguments, reduced.cardinality.size, log_floor, most, pairs, best_of, np.array([0, 1 << 60]))
+                with using_threads(1 + compared % 3):
+                    ended, values, found, upper, _ = sweep_by_parts(*given)
+                assert ended
+                for rank in range(best_of):
+                    reached = max(upper, values[rank] if rank < len(values) else -np.inf)
+                    assert reached >= truth[rank] - 1e-11
+                for value, state in zip(values, found, strict=True):
+                    assert log_value(reduced.flat, state) - bounds.log_upper == pytest.approx(value, abs=1e-10)
+                merged += upper > log_floor
+    assert compared > 15
+    assert merged > 15
+
+
+def test_a_sweep_by_parts_stops(small_pieces):
+    for reduced in large(60, least=500):
+        flat, plan = make_plan(reduced.flat, reduced.cardinality.size)
+        if (cut := cut_of(plan, reduced.parts)) is not None:
+            break
+    bounds = view_of(flat, 0.0, reduced.cardinality, parts=reduced.parts).bounds
+    problem = (flat, bounds.block_rows, bounds.share, bounds.least, plan, cut)
+    limits = (reduced.cardinality.size, -np.inf, 64, 999, 1)
+    assert not sweep_by_parts(*problem, *limits, np.array([1, 1 << 60]))[0]  # another thread has said so
+    assert not sweep_by_parts(*problem, *limits, np.array([0, 8]))[0]  # too much work
+    above = sweep_by_parts(*problem, reduced.cardinality.size, 1.0, *limits[2:], np.array([0, 1 << 60]))
+    assert above[0]
+    assert (len(above[1]), above[3]) == (0, 1.0)  # nothing is above this floor
+
+
+def test_bounds_in_the_place_of_the_weights(small_pieces):
+    compared, small = 0, 0
+    for number, reduced in enumerate(large(60, least=600)):
+        flat, cardinality, parts = reduced.flat, reduced.cardinality, reduced.parts
+        if number % 4 == 0:  # weights whose shares are too small
+            flat = flat._replace(weight=np.where(np.arange(flat.num_edges) % 50 == 49, 1e-200, flat.weight))
+        whole = view_of(flat, 0.0, cardinality, parts=parts)
+        copy = flat._replace(weight=flat.weight.copy())
+        view = relative_view(copy, cardinality, lambda work, *_: work(np.zeros(2, dtype=np.int64)), parts)
+        if not whole.bounds.faithful:
+            assert view is None
+            small += 1
+            continue
+        assert np.array_equal(view.flat.weight, whole.bounds.share)
+        assert np.array_equal(view.bounds.deterministic, whole.bounds.deterministic)
+        assert (view.log_factor, view.bounds.least) == (whole.bounds.log_upper, whole.bounds.least)
+        again = view_of(view.flat, view.log_factor, cardinality)  # the bounds of what is left are 1
+        np.testing.assert_allclose(again.bounds.value, 1.0, rtol=1e-11)
+        state = np.zeros(cardinality.size, dtype=np.int32)
+        value = log_value(view.flat, state) + view.log_factor
+        assert value == pytest.approx(log_value(flat, state), rel=1e-12)
+        compared += 1
+    assert compared > 20
+    assert small > 5
+
+
+def test_a_reduced_circuit_that_was_written_over_in_vain_is_made_again(small_pieces, monkeypatch):
+    def in_vain(flat, cardinality, run, parts):
+        flat.weight.fill(np.nan)
+
+    for circuit, query, given in trees(12, least=700):
+        expected = mm.marginal_map(circuit, query, given)
+        with monkeypatch.context() as patch:
+            patch.setattr(solving, "relative_view", in_vain)
+            found = mm.marginal_map(circuit, query, given)
+        assert (found.status, found.state, found.log_prob) == ("optimal", expected.state, expected.log_prob)
+        assert found.log_upper == pytest.approx(expected.log_upper, abs=1e-9)
+
+
+def test_which_sums_are_deterministic_is_told_without_supports(small_pieces):
+    told = 0
+    for circuit, query, given in trees(80, least=800):
+        reduced = reduce_codes(circuit, query, *circuit.evidence_codes(given))
+        found = deterministic_if_plain(reduced.flat, reduced.cardinality, parts=reduced.parts)
+        supports = find_supports(reduced.flat, reduced.cardinality)
+        if found is not None:
+            assert np.array_equal(found, find_deterministic(reduced.flat, supports))
+            told += 1
+    assert told > 40
+    x, y = mm.Variable("x", 4), mm.Variable("y")
+    low, high = (0.5 * mm.indicator(x, a) + 0.5 * mm.indicator(x, a + 1) for a in (0, 2))  # exclude each other
+    circuit = mm.circuit_of(0.5 * low * mm.bernoulli(y, 0.25) + 0.5 * high * mm.bernoulli(y, 0.75))
+    reduced = reduce_codes(circuit, [0, 1], *circuit.evidence_codes({}))
+    assert deterministic_if_plain(reduced.flat, reduced.cardinality) is None
+    assert find_deterministic(reduced.flat, find_supports(reduced.flat, reduced.cardinality))[-1]
 
 
 def test_answers_are_the_same_on_any_number_of_threads(small_pieces, monkeypatch):

@@ -76,8 +76,10 @@ def intern_scopes(
     """Scopes bottom-up, interned in a hash table so that memory grows with the number of distinct ones.
 
     Where the circuit is known to be ``smooth``, a sum has the scope of its first child, and the others are not read.
+    A node whose children have the scopes that those of the last new scope had, one by one, has that scope too.
     """
     n = kind.size
+    last = -1
     ids = np.zeros(n, dtype=np.int32)
     bits = np.zeros((64, words), dtype=np.uint64)
     count = 0
@@ -95,6 +97,16 @@ def intern_scopes(
             if same:
                 ids[i] = first
                 continue
+            if last >= 0 and start[i + 1] - start[i] == start[last + 1] - start[last]:
+                same = True
+                for e in range(start[i + 1] - start[i]):
+                    if ids[child[start[i] + e]] != ids[child[start[last] + e]]:
+                        same = False
+                        break
+                if same:
+                    ids[i] = ids[last]
+                    continue
+            last = i
         scratch[:] = 0
         if kind[i] < PRODUCT:
             scratch[var[i] >> 6] |= np.uint64(1) << np.uint64(var[i] & 63)

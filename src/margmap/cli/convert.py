@@ -10,7 +10,7 @@ import typer
 from margmap.cli.inputs import is_network
 from margmap.cli.options import Json, MaxEdges, argument, flag, option
 from margmap.cli.output import filled_bar, report, spinner, telling
-from margmap.errors import LostNamesWarning
+from margmap.errors import LostNamesWarning, UnnormalisedWarning
 
 if TYPE_CHECKING:
     from margmap.circuit import Circuit
@@ -56,7 +56,7 @@ def convert(
 
 
 def _compile(source: Path, format: str | None, max_edges: int | None) -> Circuit:
-    with spinner(f"Loading {source} ...") as show:
+    with telling(UnnormalisedWarning), spinner(f"Loading {source} ...") as show:
         from margmap.io.formats import load_network
         from margmap.network.compile import compile
 

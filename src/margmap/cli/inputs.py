@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from margmap.cli.output import spinner
-from margmap.errors import FormatError, QueryError
+from margmap.cli.output import spinner, telling
+from margmap.errors import FormatError, QueryError, UnnormalisedWarning
 from margmap.foundation.numerals import real_of, whole_of
 from margmap.solve.methods import METHODS
 
@@ -36,7 +36,7 @@ def given(**values: Any) -> dict[str, Any]:
 
 def load_model(path: Path, format: str | None) -> Circuit | Network:
     """The circuit or the network in a file."""
-    with spinner(f"Loading {path} ..."):
+    with telling(UnnormalisedWarning), spinner(f"Loading {path} ..."):
         from margmap.io import formats
 
         return formats.load_model(path, format)

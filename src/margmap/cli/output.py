@@ -118,10 +118,10 @@ def spinner(text: str) -> Iterator[Callable[..., None]]:
 def bar(text: str, total: int, done: int = 0) -> Iterator[Callable[..., None]]:
     """Show on a terminal's stderr how many of ``total`` are done; elsewhere nothing.
 
-    The function it gives takes how many more are done, and a new text if there is one.
+    The function it gives takes how many more are done, and a new text and a new total if there are any.
     """
     if not sys.stderr.isatty():
-        yield lambda _more, _new="": None
+        yield lambda _more, _new="", _total=None: None
         return
     from rich import progress
     from rich.console import Console
@@ -130,7 +130,9 @@ def bar(text: str, total: int, done: int = 0) -> Iterator[Callable[..., None]]:
     columns = (progress.TextColumn("{task.description}", markup=False), *counts, progress.TimeRemainingColumn())
     with progress.Progress(*columns, console=Console(stderr=True)) as shown:
         task = shown.add_task(text, total=total, completed=done)
-        yield lambda more, new=text: shown.update(task, advance=more, description=printable(new))
+        yield lambda more, new=text, total=None: shown.update(
+            task, advance=more, description=printable(new), total=total
+        )
 
 
 def filled_bar(part: float, width: int, marks: str) -> str:

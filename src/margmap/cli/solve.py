@@ -24,8 +24,18 @@ from margmap.cli.inputs import (
     require_circuit,
 )
 from margmap.cli.options import Dask, Evidence, Format, Index, Instance, Json, MaxEdges, Model, Query, flag, option
-from margmap.cli.output import complain, filled_bar, print_json, print_state, print_table, printable, report, spinner
-from margmap.errors import LimitError, MargmapError, QueryError
+from margmap.cli.output import (
+    complain,
+    filled_bar,
+    print_json,
+    print_state,
+    print_table,
+    printable,
+    report,
+    spinner,
+    telling,
+)
+from margmap.errors import LimitError, MargmapError, QueryError, UnnormalisedWarning
 from margmap.foundation.wording import counted, listed, many
 from margmap.solve.methods import AUTO, METHODS, MethodName
 
@@ -40,7 +50,7 @@ _BATCH = "Answer each row of evidence: a header of variables or a column for eac
 _HEADER = "Whether --batch's first line has names, if unclear."
 _ID = "The column of --batch's rows that says which row it is; it is copied to the answers."
 _CARRY = "Columns of --batch's rows to copy to the answers; or: all."
-_THREADS = "Threads that pass over a circuit of a million edges or more (without: MARGMAP_THREADS, or one a core)."
+_THREADS = "Threads that pass over a circuit of half a million edges or more (without: MARGMAP_THREADS, or one a core)."
 _JOBS = "Processes: for --batch (without: one a core), or to share one hard query out over."
 _MEMORY = "Bytes that it may grow by, such as 500M (K, M or G)."
 _METHOD = f"The solver to use: {AUTO}, {', '.join(METHODS)}."
@@ -184,7 +194,7 @@ def _options_of(method: str, texts: list[str], trace: Path | None) -> dict[str, 
 
 def _load_within(time_limit: float | None, path: Path, format: str | None) -> tuple[Circuit | Network | None, float]:
     """The model and the seconds it took to read, Python's own imports not counted; None if there was no time for it."""
-    with spinner(f"Loading {path} ..."):
+    with telling(UnnormalisedWarning), spinner(f"Loading {path} ..."):
         from margmap.foundation.limits import Limits, Stopped
         from margmap.io import formats
         from margmap.solve.marginal_map import GRACE

@@ -21,7 +21,7 @@ def warmup(
     from margmap.warmup import PATHS, ahead
 
     with bar("Compiling", len(PATHS)) as done:
-        found = ahead(jobs or usable_cores(), lambda name: done(1, f"Compiling: {name} done"))
+        found = ahead(jobs or usable_cores(), lambda more, name, of: done(more, f"Compiling: {name} done", of))
     facts = {**found, "folder": str(folder())}
     if not found["numba"]:
         report(json, facts, "numba is not installed: there is nothing to compile")

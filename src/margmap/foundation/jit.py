@@ -25,6 +25,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from functools import cached_property
 from types import CodeType, FunctionType, ModuleType
 from typing import Any, TypeVar, cast, overload
@@ -76,6 +77,8 @@ class _State:
     forced: str | None = None
     #: Every kernel of the modules imported so far.
     kernels: list[Kernel] = []  # noqa: RUF012
+    #: Where :func:`listed_calls` notes what is called, by kernel and types.
+    listed: dict[tuple[Kernel, tuple[Any, ...]], None] | None = None
     lock = threading.RLock()
 
 
@@ -216,7 +219,21 @@ class Kernel:
             return True
         return _state.interpreted + self._seconds(args) > _patience()
 
+    def size(self) -> int:
+        """Bytes of its byte code and of that of all kernels it calls: about as long as it takes to compile."""
+        seen, todo, bytes_ = {self}, [self], 0
+        while todo:
+            function = todo.pop().py_func
+            for code in _codes(function.__code__):
+                bytes_ += len(code.co_code)
+                called = {function.__globals__.get(name) for name in code.co_names if name in function.__globals__}
+                todo += [kernel for kernel in called if isinstance(kernel, Kernel) and kernel not in seen]
+                seen.update(todo)
+        return bytes_
+
     def _interpret(self, args: tuple[Any, ...]) -> Any:
+        if _state.listed is not None:
+            _state.listed[self, tuple(map(_numba().typeof, args))] = None
         begun, thread = time.process_time(), threading.get_ident()
         outermost = _state.since.setdefault(thread, begun) == begun
         try:
@@ -258,6 +275,17 @@ def forced(tier: str) -> Iterator[None]:
         _state.forced = before[1]
         for kernel, compiled in zip(_state.kernels, before[0], strict=False):
             kernel._compiled = compiled
+
+
+@contextmanager
+def listed_calls() -> Iterator[dict[tuple[Kernel, tuple[Any, ...]], None]]:
+    """Inside, kernels are interpreted, and each that is called is listed with numba's types of its arguments."""
+    with forced("interpret"):
+        _state.listed = {}
+        try:
+            yield _state.listed
+        finally:
+            _state.listed = None
 
 
 @functools.cache
@@ -601,12 +629,12 @@ class _Listeners:
         self.compiled = 0
 
     def start(self) -> None:
-        for listener in [*self.registered]:
+        for listener in () if _beside.get() else [*self.registered]:
             listener.start()
 
     def end(self) -> None:
         self.compiled += 1
-        for listener in [*self.registered]:
+        for listener in () if _beside.get() else [*self.registered]:
             listener.end()
 
 
@@ -628,6 +656,22 @@ class _Listener:
 
 
 _listeners = _Listeners()
+
+# Whether this thread works beside another one.
+_beside = ContextVar("beside", default=False)
+
+
+@contextmanager
+def working_beside() -> Iterator[None]:
+    """Inside, this thread works beside another that does not wait for it: nobody is told when it compiles.
+
+    Otherwise the other thread's clock, which does not count compilation, would stand still while that thread goes on.
+    """
+    token = _beside.set(True)
+    try:
+        yield
+    finally:
+        _beside.reset(token)
 
 
 @contextmanager

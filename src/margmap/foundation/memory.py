@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from functools import cache
 from mmap import PAGESIZE, mmap
 from typing import TYPE_CHECKING, Any
+
+# Smaller arrays are not worth pages of their own, in bytes.
+_LEAST_OWN = 1 << 20
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -50,6 +54,29 @@ def physical_memory() -> float:
         return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, OSError, ValueError):
         return float("inf")
+
+
+def on_own_pages(size: int, dtype: Any, *, large: bool = True) -> NDArray[Any]:
+    """An array, of anything at first, whose memory goes back to the system with it.
+
+    The allocator keeps what is freed of arrays up to some 32 MB, for each thread apart, so that a process may come to
+    have several times what it needs. ``large`` pages make up for taking new ones from the system each time; an array
+    that is written to in few places takes less in small ones.
+    """
+    import numpy as np
+
+    number = size * np.dtype(dtype).itemsize
+    if number < _LEAST_OWN or not hasattr(mmap, "madvise"):
+        return np.empty(size, dtype=dtype)
+    from mmap import MAP_ANONYMOUS, MAP_PRIVATE
+
+    pages = mmap(-1, number, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+    if large:
+        with suppress(ImportError, OSError):
+            from mmap import MADV_HUGEPAGE
+
+            pages.madvise(MADV_HUGEPAGE)
+    return np.frombuffer(pages, dtype=dtype, count=size)
 
 
 def let_go(array: NDArray[Any]) -> None:

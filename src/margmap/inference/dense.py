@@ -43,8 +43,13 @@ def block_rows(
 
 
 def mostly_blocks(start: LongArray, rows: IntArray) -> bool:
-    """Whether most edges are in dense blocks, so that it pays to look at each block as a whole."""
-    return bool(2 * np.diff(start)[rows >= 0].sum() > start[-1])
+    """Whether most edges are in dense blocks of several rows, so that it pays to look at each block as a whole."""
+    edges, beside = np.diff(start), (rows[1:] == rows[:-1]) & (rows[1:] >= 0)
+    if 2 * edges[rows >= 0].sum() <= start[-1]:
+        return False
+    several = np.append(beside, False)
+    several[1:] |= beside
+    return bool(2 * edges[several].sum() > start[-1])
 
 
 @kernel

@@ -23,7 +23,7 @@ from margmap.inference.passes import forward, forward_dense, forward_nodes
 from margmap.inference.scaled import is_dense, scaled
 
 #: A circuit with fewer edges is quicker done whole than the threads are told of it.
-LEAST_EDGES = 1_000_000
+LEAST_EDGES = 500_000
 
 #: So many pieces, or fewer: enough for a balance among some threads, and each is worth telling a thread of it.
 PIECES = 8

@@ -298,9 +298,13 @@ def _opened(path: Path, limit: int | None, any_ratio: int | None = None) -> Iter
 
 
 def _near(path: Path) -> str:
-    """The file of a similar name in the same folder, as the end of a message; nothing if there is none."""
+    """The file of a similar name and suffix in the same folder, as the end of a message; nothing if there is none."""
+    suffix = suffix_of(path)
     try:
-        near = did_you_mean(path.name, sorted(entry.name for entry in path.parent.iterdir() if entry.is_file()))
+        files = [entry for entry in sorted(path.parent.iterdir()) if entry.is_file()]
     except OSError:
         return ""
+    # A file of another kind is not what was meant, however it is called.
+    alike = [file.name for file in files if suffix_of(file) == suffix or did_you_mean(suffix, [suffix_of(file)])]
+    near = did_you_mean(path.name, alike)
     return f": {near.rstrip()}" if near else ""

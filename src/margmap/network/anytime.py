@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple, TypeAlias, TypeVar, overload
@@ -713,7 +714,7 @@ class Anytime:
             except BaseException as error:
                 failed.append(error)
 
-        thread = threading.Thread(target=body, daemon=True)
+        thread = threading.Thread(target=copy_context().run, args=(body,), daemon=True)
         thread.start()
         try:
             while thread.is_alive():

@@ -7,9 +7,8 @@ the predicted size is the number of entries of all buckets, which bounds the wor
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from heapq import heapify, heappop, heappush
-from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
@@ -164,39 +163,54 @@ def _steps(_adjacent: Bits, log_card: FloatArray, group: LongArray, *_: object) 
     return float(n * n * (10 + (n / 8 if group.any() else 0)))
 
 
-def lightest_first(graph: Graph, most: float = np.inf) -> Order | None:
-    """One order by the smallest table, without machine code: there before that would be loaded.
+def interpreted_order(graph: Graph, rule: int, most: float = np.inf) -> Order | None:
+    """One order by a rule (not the weighted one) without machine code: there before that would be loaded.
 
-    None if a table would have more entries than this log says.
+    None if a table would have more entries than the log ``most`` says.
     """
     log_card: list[float] = graph.log_card.tolist()
-    rows, words = np.nonzero(graph.adjacent)
-    some = graph.adjacent[rows, words].astype("<u8").view(np.uint8).reshape(-1, 8)
-    which, bit = np.nonzero(np.unpackbits(some, axis=1, bitorder="little"))
-    near: list[set[int]] = [set() for _ in log_card]
-    for v, u in zip(rows[which].tolist(), (64 * words[which] + bit).tolist(), strict=True):
-        near[v].add(u)
-    waiting = [(sum([log_card[u] for u in around], log_card[v]), v) for v, around in enumerate(near)]
+    near = [int.from_bytes(row.tobytes(), "little") for row in graph.adjacent.astype("<u8")]
+    around = [set(_bits(row)) for row in near]
+
+    def cost(v: int) -> float:
+        if rule == MIN_WEIGHT:
+            return sum([log_card[u] for u in around[v]], log_card[v])
+        return sum([(near[v] & ~near[u]).bit_count() - 1 for u in around[v]])
+
+    latest = [cost(v) for v in range(len(near))]
+    waiting = [(latest[v], v) for v in range(len(near))]
     heapify(waiting)
-    order: list[int] = []
-    width, sizes, done = 0, list[float](), [False] * len(near)
-    latest = [size for size, _ in sorted(waiting, key=itemgetter(1))]
+    order, sizes, width = list[int](), list[float](), 0
     while waiting:
-        size, v = heappop(waiting)
-        if done[v] or size != latest[v]:
+        now, v = heappop(waiting)
+        if now != latest[v]:
             continue
+        size = sum([log_card[u] for u in around[v]], log_card[v])
         if size > most:
             return None
-        around, done[v] = near[v], True
         order.append(v)
         sizes.append(size)
-        width = max(width, len(around))
-        for u in around:
-            near[u] |= around
-            near[u] -= {u, v}
-            latest[u] = sum([log_card[w] for w in near[u]], log_card[u])
+        width = max(width, len(around[v]))
+        changed = set(around[v])
+        for u in around[v]:
+            if rule != MIN_WEIGHT and len(around[v] - around[u]) > 1:  # a new edge may be one that another one lacked
+                changed |= around[u]
+            near[u] = (near[u] | near[v]) & ~(1 << u | 1 << v)
+        for u in around[v]:
+            around[u] |= around[v]
+            around[u] -= {u, v}
+        latest[v] = np.nan
+        for u in changed - {v}:
+            latest[u] = cost(u)
             heappush(waiting, (latest[u], u))
-    return Order(tuple(order), width, float(np.logaddexp.reduce(sizes)), max(sizes, default=0.0), RULES[MIN_WEIGHT])
+    return Order(tuple(order), width, float(np.logaddexp.reduce(sizes)), max(sizes, default=0.0), RULES[rule])
+
+
+def _bits(word: int) -> Iterator[int]:
+    while word:
+        low = word & -word
+        yield low.bit_length() - 1
+        word ^= low
 
 
 @kernel(work=_steps)

@@ -20,10 +20,13 @@ from margmap.circuit import FloatArray, LongArray
 from margmap.foundation.jit import interprets, kernel
 from margmap.foundation.pairs import EPS
 from margmap.network.log_model import LogModel
-from margmap.network.order import best_order, graph_of, lightest_first
+from margmap.network.order import MIN_FILL, MIN_WEIGHT, best_order, graph_of, interpreted_order
 
 #: A stop flag that nobody sets.
 GO_ON = np.zeros(2, dtype=np.int64)
+
+#: The log of how many entries a first state is scored with at once, so that another order is not worth its time.
+LIGHT = float(np.log(1 << 20))
 
 
 class Layout(NamedTuple):
@@ -119,8 +122,13 @@ def hidden_order(model: LogModel, hidden: Sequence[int], seconds: float, check: 
     place = {v: i for i, v in enumerate(hidden)}
     scopes = [[place[v] for v in factor.scope if v in place] for factor in model.factors]
     graph = graph_of([model.cardinality[v] for v in hidden], [s for s in scopes if s])
-    found = lightest_first(graph) if seconds == 0 and interprets() else None
-    found = found or best_order(graph, seconds=seconds, watch=check)
+    if seconds == 0 and interprets():
+        found = interpreted_order(graph, MIN_WEIGHT)
+        if found is not None and found.log_entries > LIGHT:
+            found = min(found, interpreted_order(graph, MIN_FILL) or found, key=lambda order: order.log_entries)
+    else:
+        found = best_order(graph, seconds=seconds, watch=check)
+    assert found is not None
     return [hidden[i] for i in found.variables]
 
 
@@ -161,7 +169,9 @@ def layout(model: LogModel, buckets: Outline) -> Layout:
         message.append(int(start[-1]) + size)
         size += 2 * model.size(axes[:-1])  # 1 for a bucket without axes
         work.append(model.size(axes))
-    data = np.concatenate([*(factor.table.reshape(-1) for factor in model.factors), np.zeros(size)])
+    data = np.zeros(int(start[-1]) + size)  # whose pages are taken when messages are written
+    for number, factor in enumerate(model.factors):
+        data[start[number] : start[number + 1]] = factor.table.reshape(-1)
     use_at = np.concatenate([[0], np.cumsum([len(use) for use in uses])])
     return Layout(
         data,
@@ -254,7 +264,7 @@ class Scorer:
 
 def _steps(plan: Layout, _state: LongArray, dirty: NDArray[np.bool_], *_: object) -> float:
     """Roughly how much the dirty buckets take, in entries gone through one by one: numpy goes through tables."""
-    return float(plan.work[dirty].sum() / 10 + 40 * np.count_nonzero(dirty))
+    return float(plan.work[dirty].sum() / 20 + 40 * np.count_nonzero(dirty))
 
 
 def _evaluate_by_numpy(
@@ -265,7 +275,8 @@ def _evaluate_by_numpy(
     for b in np.flatnonzero(dirty).tolist():
         if stop[0] != 0:
             return impossible, change
-        shape = plan.length[plan.axis_at[b] : plan.axis_at[b + 1]].tolist()
+        # The variable that is summed out is the first axis here: numpy is slow at many short sums along the last.
+        shape = np.roll(plan.length[plan.axis_at[b] : plan.axis_at[b + 1]], 1).tolist()
         table = np.zeros(shape)
         for p in range(plan.part_at[b], plan.part_at[b + 1]):
             c = int(plan.child[p])
@@ -275,13 +286,15 @@ def _evaluate_by_numpy(
             else:
                 known = slice(plan.known_at[p], plan.known_at[p + 1])
                 place = plan.offset[p] + int(state[plan.known[known]] @ plan.known_stride[known])
-            steps = 8 * plan.stride[plan.stride_at[p] : plan.stride_at[p + 1]]
+            steps = np.roll(8 * plan.stride[plan.stride_at[p] : plan.stride_at[p + 1]], 1)
             table += np.ndarray(shape, np.float64, data, 8 * place, steps.tolist())
         if shape:
-            top = table.max(axis=-1, keepdims=True)
+            top = table.max(axis=0, keepdims=True)
             top[np.isinf(top)] = 0.0
             table -= top
-            table = top[..., 0] + np.log(np.exp(table, out=table).sum(axis=-1))
+            table = np.exp(table, out=table).sum(axis=0, keepdims=True)
+            np.log(table, out=table)
+            table += top
         begin = plan.message[b] + (which[b] ^ 1) * table.size
         data[begin : begin + table.size] = table.reshape(-1)
         if plan.parent[b] < 0:

@@ -78,10 +78,10 @@ def leaf_share(s: Scaled, n: int, x: int, cardinality: int) -> float:
 
 
 @kernel
-def store_for(query: Query, nodes: int, edges: int, hashed: bool) -> Store:
-    """A store with room for so many nodes and edges, which has the indicators of a query; with a hash table or not."""
-    size = 64 if hashed else 0
-    while 0 < size < 2 * nodes:
+def store_for(query: Query, nodes: int, edges: int) -> Store:
+    """A store with room for so many nodes and edges, which has the indicators of a query."""
+    size = 64
+    while size < 2 * nodes:
         size *= 2
     store = Store(
         np.zeros(nodes, dtype=np.int8),
@@ -124,10 +124,14 @@ def build(
     forms: Forms,
     store: Store,
     count: int,
+    last_edge: int,
     most_children: int,
     stop: LongArray,
 ) -> int:
     """Make the forms of these nodes, children first; the number of nodes in the store afterwards.
+
+    Edges from ``last_edge`` on are not the caller's. What :func:`room_for` counts is room enough: when all of it is
+    taken, a node that is left has a single term, and nothing is written of it.
 
     What :func:`~margmap.solve.query_circuit.rebuild` does with the shares of edges, and with the same roundings. The
     rows of a dense block (see :mod:`margmap.inference.dense`) have their children in common: these are looked at once,
@@ -146,12 +150,15 @@ def build(
     i, block, width = 0, -1, 0
     while i < order.size and stop[0] == 0:
         n, begin = order[i], starts[count]
-        end, factor, power = begin, 1.0, 0.0
+        end, factor, power, full = begin, 1.0, 0.0, begin == last_edge
         if kind[n] == PRODUCT:
             for e in range(start[n], start[n + 1]):
                 c = child[e]
                 if asked[c]:
-                    to[end], weight[end] = number[c], 1.0
+                    if full:
+                        number[n] = number[c]
+                    else:
+                        to[end], weight[end] = number[c], 1.0
                     end += 1
                     if factors[c] != 1:
                         factor = factor * factors[c] * UP
@@ -173,7 +180,7 @@ def build(
                     if done > 0:
                         i += done
                         continue
-            plain = exponent[n] == 0
+            plain = exponent[n] == 0 and not full
             for e in range(start[n], start[n + 1]):
                 c = child[e]
                 if not (weights[e] > 0 and value[c] > 0):
@@ -193,12 +200,17 @@ def build(
                     end += 1
             for e in range(begin, end):
                 seen_at[to[e]] = -1
-            if not plain:  # some number needs a power of two
+            if not plain:  # some number needs a power of two, or nothing may be written
                 end, power = _terms(s, n, value, exponent, forms, store, scratch, begin)
         i += 1
         powers[n] = power
-        if end == begin + 1:  # the node is its only child, times a factor
-            number[n], factors[n] = to[begin], factor if kind[n] == PRODUCT else weight[begin]
+        if end <= begin + 1:  # the node is its only child, times a factor
+            if end == begin:
+                number[n], factors[n] = scratch.term[0], scratch.share[0]
+            elif kind[n] == PRODUCT:
+                number[n], factors[n] = number[n] if full else to[begin], factor
+            else:
+                number[n], factors[n] = to[begin], weight[begin]
             continue
         form, factors[n] = PRODUCT if kind[n] == PRODUCT else SUM, factor
         found, slot = equal_node(kinds, starts, to, weight, bits, slots, form, begin, end)
@@ -209,6 +221,31 @@ def build(
             starts[count] = end
         number[n] = found
     return count
+
+
+@kernel
+def room_for(s: Scaled, order: IntArray, value: FloatArray, query: Query) -> tuple[int, int]:
+    """How many nodes and edges the forms of these nodes have: all that are seen to be needed, so that it is enough.
+
+    It is more than that where forms are equal, or edges of a sum lead to the same one.
+    """
+    nodes, edges, block, width = 0, 0, -1, 0
+    for n in order:
+        if s.kind[n] < PRODUCT:
+            block = -1
+            nodes, edges = nodes + 1, edges + query.cardinality[query.position[s.var[n]]]
+            continue
+        if s.kind[n] == PRODUCT:
+            block, width = -1, 0
+            for e in range(s.start[n], s.start[n + 1]):
+                width += query.asked[s.child[e]]
+        elif s.rows[n] < 0 or s.rows[n] != block:
+            block, width = s.rows[n], 0
+            for e in range(s.start[n], s.start[n + 1]):
+                width += s.weight[e] > 0 and value[s.child[e]] > 0
+        if width > 1:
+            nodes, edges = nodes + 1, edges + width
+    return nodes, edges
 
 
 @kernel
@@ -303,7 +340,10 @@ def _terms(
     scratch: Scratch,
     begin: int,
 ) -> tuple[int, float]:
-    """Write the edges of any sum; their end, and the power of two that is taken out of it."""
+    """Write the edges of any sum; their end, and the power of two that is taken out of it.
+
+    Of one with a single term nothing is written: its form and its factor are the first of ``scratch``.
+    """
     end, terms, top = begin, 0, -np.inf
     for e in range(s.start[n], s.start[n + 1]):
         c, w = s.child[e], share_weight(s, n, e, value, exponent)
@@ -317,6 +357,9 @@ def _terms(
             v, shift = decoded(w)
             w = encoded(v * forms.factor[c] * UP, shift + forms.exponent[c] - top)
         at = forms.number[c]
+        if terms == 1:
+            scratch.term[0], scratch.share[0] = at, w
+            return end, top
         if store.seen_at[at] >= 0:
             store.weight[store.seen_at[at]] = added(store.weight[store.seen_at[at]], w)
         else:

@@ -73,10 +73,11 @@ class Incumbents:
         limits: Limits,
         most: int = 1,
         rows: Rows | None = None,
+        log_factor: float = 0.0,
     ) -> None:
         # Relative to the bounds, good states have values near 1, which are quickest to compute with.
         self._flat = flat._replace(weight=bounds.share) if bounds.faithful else flat
-        self._log_scale = bounds.log_upper if bounds.faithful else 0.0
+        self._log_scale = log_factor + (bounds.log_upper if bounds.faithful else 0.0)
         self._rows_of_blocks, self._parts = bounds.rows, bounds.parts
         self._cardinality = cardinality
         #: Whoever goes on within other limits puts them here.

@@ -179,7 +179,8 @@ class KeptReduction:
         self._grow(self.count + order.size, int(self.store.start[self.count]) + more)
         never = np.zeros(1, dtype=np.int64)
         before, most, rows = self.count, self._most_children, s.rows if is_dense(self.circuit) else None
-        self.count = build(s, rows, order, value, exponent, query, forms, self.store, before, most, never)
+        room = self.store.child.size
+        self.count = build(s, rows, order, value, exponent, query, forms, self.store, before, room, most, never)
         self._frontier.place(self.store, before, order, forms)
         log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1]))
         return (float(value[-1] * s.total), float(exponent[-1] + s.total_exponent)), s.rounding + abs(log_factor)

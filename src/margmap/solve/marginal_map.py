@@ -80,8 +80,8 @@ def marginal_map(
     over the workers of ``executor``, anything with the interface of :mod:`concurrent.futures`. The answer is as proven
     as on one core.
 
-    ``threads`` are those of this process that a circuit of a million edges or more may be passed over by: None stands
-    for the environment's ``MARGMAP_THREADS``, or for one a core. The answer is the same to the last bit.
+    ``threads`` are those of this process that a circuit of half a million edges or more may be passed over by: None
+    stands for the environment's ``MARGMAP_THREADS``, or for one a core. The answer is the same to the last bit.
 
     ``constraints`` are what the state must satisfy, made by :mod:`margmap.solve.constraints` (``mm.constraints``);
     bounds and proofs are then about the states that do, and ``log_conditional`` stays log p(q | e). If there is none,
@@ -193,7 +193,9 @@ def _kept(question: Question, codes: IntArray, reals: FloatArray, limits: Limits
         kept: tuple[Reduced, Outcome | None] | None = circuit.memory.solve(question.columns, codes, reals, limits)
         if kept is not None:
             return kept
-    return reduce_codes(circuit, question.columns, codes, reals, limits.run), None
+    make = partial(reduce_codes, circuit, question.columns, codes, reals, limits.run)
+    reduced = make()
+    return (reduced if circuit.memory is not None or question.shared else replace(reduced, again=make)), None
 
 
 def _solve(question: Question, reduced: Reduced, limits: Limits) -> tuple[str, Outcome]:

@@ -18,7 +18,7 @@ from margmap.circuit import Circuit, LongArray
 from margmap.errors import ImpossibleEvidenceError, LimitError, MissingExtraError
 from margmap.foundation.cores import usable_cores
 from margmap.foundation.interrupts import abandon
-from margmap.foundation.jit import interprets
+from margmap.foundation.jit import interprets, working_beside
 from margmap.foundation.limits import Limits, Status, Stopped
 from margmap.foundation.pairs import EPS, lowered, raised
 from margmap.inference.scaled import extra_rounding, scaled
@@ -37,7 +37,7 @@ from margmap.network.compile import (
 from margmap.network.elimination import Eliminated, Elimination, bytes_of
 from margmap.network.log_model import log_model
 from margmap.network.network import Network
-from margmap.network.order import MIN_WEIGHT, SECONDS, TRIES, Graph, best_order, lightest_first
+from margmap.network.order import MIN_WEIGHT, SECONDS, TRIES, Graph, best_order, interpreted_order
 from margmap.network.relevance import ROUNDING, Problem
 from margmap.solve.marginal_map import circuit_map
 from margmap.solve.methods import AUTO
@@ -77,7 +77,7 @@ ORDER_SECONDS, MANY_TRIES = 10.0, 100_000
 FIRST_STATE_SECONDS = 2.0
 
 #: Before machine code is loaded, which takes a second, a first state is scored if that takes at most so many entries.
-ENTRIES_AT_ONCE = 1 << 22
+ENTRIES_AT_ONCE = 1 << 25
 
 #: Seconds past a limit, or the share of it, for a state where there was none yet.
 GRACE_SECONDS, GRACE_SHARE = 0.1, 0.04
@@ -122,7 +122,7 @@ class _NetworkMap:
         try:
             result = self._by_tables()
         except Stopped as stopped:
-            if self.question.columns and self.question.k == 1:
+            if self.question.columns:
                 self._last_resort()
             return self._known(stopped.status, self.question.method)
         except LimitError as error:
@@ -192,10 +192,11 @@ class _NetworkMap:
             if ended.wait(BESIDE_SECONDS):
                 return
             try:
-                search = self._anytime(AUTO)
-                self.found.tell = lambda doing: None  # that is for the other thread
-                search.limits, search.whole = mine, partial(self._solve_part, most=plan.entries)
-                search.run()
+                with working_beside():
+                    search = self._anytime(AUTO)
+                    self.found.tell = lambda doing: None  # that is for the other thread
+                    search.limits, search.whole = mine, partial(self._solve_part, most=plan.entries)
+                    search.run()
             except (Stopped, MemoryError):
                 pass
             except BaseException as error:
@@ -377,7 +378,9 @@ class _NetworkMap:
         if found.state is None or found.log_lower == -np.inf:
             return without_state(status, method, limits.clock() - limits.begun, min(found.log_upper, trivial))
         log_upper = max(min(found.log_upper, trivial), found.log_lower + found.rounding)
-        if log_upper - found.log_lower <= limits.gap:
+        if self.question.k > 1:
+            pass  # one state is known, and that does not prove the others
+        elif log_upper - found.log_lower <= limits.gap:
             status = "optimal"
         elif found.log_upper - found.log_lower <= limits.gap or status == "optimal":
             status = "precision_limit"
@@ -450,9 +453,9 @@ class _NetworkMap:
             return free, first or free
 
         hopeless = HOPELESS * ENTRIES_PER_EDGE * self.limit
-        light = partial(lightest_first, graph, np.log(LONG_SECONDS / SECONDS_PER_ENTRY))
+        light = partial(interpreted_order, graph, MIN_WEIGHT, np.log(LONG_SECONDS / SECONDS_PER_ENTRY))
         if interprets() and self.limits.run(lambda _stop: light(), wait=False) is None:
-            self._share_of(FIRST_STATE_SECONDS, lambda search: search.state_at_once(ENTRIES_AT_ONCE))
+            self._share_of(np.inf, lambda search: search.state_at_once(ENTRIES_AT_ONCE))
         entries = self.limits.run(guess, wait=False)
         if SECONDS_PER_ENTRY * entries < LONG_SECONDS:
             return best(min(share, SECONDS), TRIES)

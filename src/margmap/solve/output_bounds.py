@@ -23,9 +23,11 @@ from margmap.solve.query_circuit import NO_ROWS, SMALLEST, Flat, rows_of
 from margmap.solve.supports import (
     Flags,
     Supports,
+    deterministic_if_plain,
     deterministic_range,
     find_deterministic,
     find_supports,
+    no_supports,
     support_words,
     supports_of_range,
 )
@@ -87,23 +89,55 @@ def view_of(
 ) -> View:
     """The bounds of a circuit, which may be the empty one, that of no state; ``parts`` are those of a large one.
 
-    A ``lean`` view of a circuit with parts has no supports: they take a good part of what such a circuit takes.
+    A ``lean`` view of a circuit with parts and dense blocks has no supports, which take a good part of what such a
+    circuit takes.
     """
     rows = rows_of(flat, parts)
+    lean = lean and parts is not None and rows is not None
     if parts is None and flat.num_nodes > 0:  # what is done one after the other below, in one call
         words, groups = support_words(cardinality)
         room = (8 * groups * words + 25) * flat.num_nodes + 8 * flat.num_edges
         work = partial(_view_of_all, flat, rows, words, groups)
         found = run(work, groups * words * flat.num_nodes + flat.num_edges, room)
         return View(flat, log_factor, Supports(found[0], words), _bounds(found[1], rows, None, *found[2:]))
-    supports = find_supports(flat, cardinality, run, rows, parts)
+    if lean:
+        deterministic, supports = _deterministic(flat, cardinality, run, rows, parts), no_supports(cardinality)
+    else:
+        supports = find_supports(flat, cardinality, run, rows, parts)
+        deterministic = find_deterministic(flat, supports, run, rows, parts)
     if flat.num_nodes == 0:
         nothing = np.zeros(0)
-        return View(flat, log_factor, supports, Bounds(np.zeros(0, np.bool_), nothing, nothing, nothing, -np.inf))
-    deterministic = find_deterministic(flat, supports, run, rows, parts)
-    if lean:
-        supports = Supports(np.zeros((0, 0), dtype=np.uint64), supports.words)
+        return View(flat, log_factor, supports, Bounds(deterministic, nothing, nothing, nothing, -np.inf))
     return View(flat, log_factor, supports, output_bounds(flat, deterministic, run, rows, parts))
+
+
+def relative_view(flat: Flat, cardinality: IntArray, run: Runner, parts: LongArray) -> View | None:
+    """A lean view in the memory that the circuit has: the shares are written over its weights.
+
+    So its circuit is the one that is left when each node is divided by its bound, whose own bounds are 1. Where a share
+    is too small for a double, or there are few dense blocks, it is None, and ``flat`` is of no use any more.
+    """
+    rows = rows_of(flat, parts)
+    if rows is None:
+        return None
+    deterministic = _deterministic(flat, cardinality, run, rows, parts)
+    work = partial(_bounds_of_all, flat, rows, deterministic, parts, flat.weight)
+    value, exponent, share, faithful, least = run(work, flat.num_edges, 24 * flat.num_nodes)
+    log_upper = log_bound(value[-1], exponent[-1])
+    value.fill(1.0)
+    exponent.fill(0.0)
+    bounds = Bounds(deterministic, value, exponent, share, 0.0, True, float(least), rows, parts)
+    return View(flat, log_upper, no_supports(cardinality), bounds) if faithful else None
+
+
+def _deterministic(
+    flat: Flat, cardinality: IntArray, run: Runner, rows: IntArray | None, parts: LongArray | None
+) -> Flags:
+    """The deterministic sums; supports are found and given back only where they are needed for it."""
+    found = deterministic_if_plain(flat, cardinality, run, rows, parts)
+    if found is None:
+        found = find_deterministic(flat, find_supports(flat, cardinality, run, rows, parts), run, rows, parts)
+    return found
 
 
 def output_bounds(
@@ -114,7 +148,7 @@ def output_bounds(
     parts: LongArray | None = None,
 ) -> Bounds:
     """Algorithm 1: the maximum at deterministic sums, the sum at the others, the product at products."""
-    work = partial(_bounds_of_all, flat, rows, deterministic, parts)
+    work = partial(_bounds_of_all, flat, rows, deterministic, parts, None)
     found = run(work, flat.num_edges, 24 * flat.num_nodes + 8 * flat.num_edges)
     return _bounds(deterministic, rows, parts, *found)
 
@@ -151,11 +185,19 @@ def floor_of(log_floor: float, log_upper: float) -> float:
 
 
 def _bounds_of_all(
-    flat: Flat, rows: IntArray | None, take_max: Flags, parts: LongArray | None, stop: LongArray
+    flat: Flat,
+    rows: IntArray | None,
+    take_max: Flags,
+    parts: LongArray | None,
+    share: FloatArray | None,
+    stop: LongArray,
 ) -> tuple[FloatArray, FloatArray, FloatArray, bool, float]:
-    """The bounds of all nodes as pairs, all shares, whether they are what they say, and the least way."""
+    """The bounds of all nodes as pairs, all shares, whether they are what they say, and the least way.
+
+    The shares are written to ``share``, which may be the weights, or to a new array.
+    """
     value, exponent, way = np.ones(flat.num_nodes), np.zeros(flat.num_nodes), np.ones(flat.num_nodes)
-    share = np.empty(flat.num_edges)
+    share = np.empty(flat.num_edges) if share is None else share
     given = (flat, rows, take_max, value, exponent, way, share)
     found = upwards(parts, flat.num_nodes, lambda begin, end: bounds_of_range(*given, begin, end, stop))
     return value, exponent, share, all(faithful for faithful, _ in found), min(least for _, least in found)
@@ -199,7 +241,8 @@ def bounds_of_range(
 ) -> tuple[bool, float]:
     """Every bound is multiplied by a little more than its own rounding can have taken, and so is every share.
 
-    Of the nodes from ``begin`` on; before, all values and ways are 1, exponents 0, and shares anything.
+    Of the nodes from ``begin`` on; before, all values and ways are 1, exponents 0, and shares anything. ``share`` may
+    be the array of the weights itself, since a share is written when its weight is not needed any more.
     """
     least, faithful = 1.0, True
     n, singly = begin - 1, 0
@@ -210,12 +253,13 @@ def bounds_of_range(
         edges = f.start[n + 1] - f.start[n]
         if rows is not None and rows[n] >= 0 and n >= singly:
             end = last_row(rows, n)
-            low = _block_bounds(f, n, end, take_max[n], value, exponent, way, share)
-            if low > 0:
-                least = min(least, low)
-                n = end - 1
+            done, low = _block_bounds(f, n, end, take_max[n], value, exponent, way, share)
+            least = min(least, low)
+            n += done
+            if n == end:
+                n -= 1
                 continue
-            singly = end
+            singly, edges = end, f.start[n + 1] - f.start[n]
         if f.kind[n] == PRODUCT:
             v, power = 1.0 + edges * EPS, 0.0
             for e in range(f.start[n], f.start[n + 1]):
@@ -230,13 +274,17 @@ def bounds_of_range(
             v, power, plain = 0.0, 0.0, True
             for e in range(f.start[n], f.start[n + 1]):
                 plain &= exponent[f.child[e]] == 0 and f.weight[e] > 0
-                share[e] = f.weight[e] * value[f.child[e]]
-                v = max(v, share[e]) if take_max[n] else v + share[e]
+                term = f.weight[e] * value[f.child[e]]
+                v = max(v, term) if take_max[n] else v + term
             if not plain:
-                v, power = _sum_of_pairs(f, n, take_max[n], value, exponent, share)
+                v, power = _sum_of_pairs(f, n, take_max[n], value, exponent)
+                for e in range(f.start[n], f.start[n + 1]):
+                    w, shift = decoded(f.weight[e])
+                    share[e] = moved(w * value[f.child[e]], shift + exponent[f.child[e]] - power)
             v *= 1.0 + (edges + 4) * EPS
             for e in range(f.start[n], f.start[n + 1]):
-                share[e] = share[e] / v * UP
+                term = f.weight[e] * value[f.child[e]] if plain else share[e]
+                share[e] = term / v * UP
                 if share[e] < TINY:
                     share[e] = TINY
                     faithful = False
@@ -260,23 +308,23 @@ def _block_bounds(
     exponent: FloatArray,
     way: FloatArray,
     share: FloatArray,
-) -> float:
-    """The bounds of the rows ``n`` to ``end`` of a dense block, whose sums are all of a kind; the least of their ways.
+) -> tuple[int, float]:
+    """The bounds of the rows ``n`` to ``end`` of a dense block, whose sums are all of a kind.
 
-    0 if there are small numbers among them, which need to be looked at singly. A share is a product with the reciprocal
-    of the bound, so that it is rounded four times, which ``UP`` makes up for; and a way is at most what it is if the
-    least share and the least way of a child come together.
+    Returns how many rows were done, up to the first with small numbers, which needs to be looked at singly; and the
+    least of their ways. A share is a product with the reciprocal of the bound, so that it is rounded four times, which
+    ``UP`` makes up for; and a way is at most what it is if the least share and the least way of a child come together.
     """
     children = f.child[f.start[n] : f.start[n + 1]]
     if not no_powers(children, exponent):
-        return 0.0
+        return 0, 1.0
     below, least_way = gathered(children, value), lowest(gathered(children, way))
     size = children.size
     weights = f.weight[f.start[n] : f.start[end]].reshape((end - n, size))
     shares = share[f.start[n] : f.start[end]].reshape((end - n, size))
     if not take_max:
         times_vector(f.weight[f.start[n] : f.start[end]], below, value[n:end])
-    least = 1.0
+    least, row = 1.0, np.empty(size)
     for r in range(end - n):
         if take_max:
             top = 0.0
@@ -286,30 +334,28 @@ def _block_bounds(
         value[n + r] *= 1.0 + (size + 4) * EPS
         part = UP / value[n + r]
         for i in range(size):
-            shares[r, i] = weights[r, i] * below[i] * part
-        low = lowest(shares[r])
+            row[i] = weights[r, i] * below[i] * part
+        low = lowest(row)
         if low < TINY or value[n + r] < TINY:
-            return 0.0
+            return r, least
+        for i in range(size):
+            shares[r, i] = row[i]
         way[n + r] = max(low * least_way, SMALLEST)
         least = min(least, way[n + r])
-    return least
+    return end - n, least
 
 
 @kernel
-def _sum_of_pairs(
-    f: Flat, n: int, take_max: bool, value: FloatArray, exponent: FloatArray, share: FloatArray
-) -> tuple[float, float]:
-    """The sum or the maximum of a sum's terms, which are powers of two apart; ``share`` gets the terms themselves."""
+def _sum_of_pairs(f: Flat, n: int, take_max: bool, value: FloatArray, exponent: FloatArray) -> tuple[float, float]:
+    """The sum or the maximum of a sum's terms, which are powers of two apart."""
     v, power = 0.0, 0.0
     for e in range(f.start[n], f.start[n + 1]):
         c = f.child[e]
         w, shift = decoded(f.weight[e])
-        share[e] = w * value[c]
+        term = w * value[c]
         if take_max:
-            if v == 0 or moved(share[e], shift + exponent[c] - power) > v:
-                v, power = normal(share[e], shift + exponent[c])
+            if v == 0 or moved(term, shift + exponent[c] - power) > v:
+                v, power = normal(term, shift + exponent[c])
         else:
-            v, power = plus(v, power, share[e], shift + exponent[c])
-    for e in range(f.start[n], f.start[n + 1]):
-        share[e] = moved(share[e], decoded(f.weight[e])[1] + exponent[f.child[e]] - power)
+            v, power = plus(v, power, term, shift + exponent[c])
     return v, power

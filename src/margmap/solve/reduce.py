@@ -6,7 +6,7 @@ constants of the hidden and observed parts are gone into one log scale, log p(e)
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,13 +20,14 @@ from margmap.circuit.properties import require_tractable
 from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
+from margmap.foundation.memory import on_own_pages
 from margmap.foundation.pairs import log_of, moved
 from margmap.foundation.threads import at_once
 from margmap.inference.passes import edge_share, forward, forward_dense
 from margmap.inference.pieces import Pieces, pass_up, pieces_of
 from margmap.inference.scaled import Scaled, is_dense, require_within_reach, scaled
 from margmap.inference.soft import conditioned_circuit
-from margmap.solve.forms import Forms, Query, Store, build, store_for
+from margmap.solve.forms import Forms, Query, Store, build, room_for, store_for
 from margmap.solve.query_circuit import Flat, log_factor_of, rebuild
 from margmap.solve.reduce_sparse import Asked, Known, Needed, edge_by_edge
 
@@ -49,6 +50,8 @@ class Reduced:
     parts: LongArray | None = None
     #: What scoring a state on the circuit as given can start from; None if nothing was kept for it.
     needed: Needed | Known | None = None
+    #: How it is made once more; None if whoever asks needs it afterwards, so that no method may write over its arrays.
+    again: Callable[[], Reduced] | None = None
 
     @property
     def log_scale(self) -> float:
@@ -166,25 +169,37 @@ def _pieces_reduced(
 ) -> tuple[Flat, float, float, float, LongArray, bool]:
     """The reduced circuit, the log of a factor, the root's value as a pair, the parts, whether all indicators are used.
 
-    Each piece has a range of the store to itself; the gaps that are left between them are closed at the end.
+    Each piece has a range of the store to itself. Where forms turn out to be equal it is not filled, and the gaps that
+    are left between them are closed at the end.
     """
     s, most, leaves = scaled(circuit), most_children(circuit, query), int(query.first_leaf[-1])
-    value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
+    value, exponent, factor, power = (on_own_pages(circuit.num_nodes, np.float64) for _ in range(4))
     pass_up(circuit, codes, reals, value, exponent)
     live, used = np.zeros(circuit.num_nodes, dtype=np.bool_), np.zeros(leaves, dtype=np.bool_)
-    mark_live(s, value, query, live, used, stop)
-    ranges = [nodes[live[nodes]] for nodes in (*pieces.below, pieces.top)]
-    # A node more than needed, and the edges of one, where a node is written before it is found to be another one.
-    first = np.cumsum([leaves] + [order.size + 1 for order in ranges])
-    edge = np.cumsum([0] + [int(_edges_of(s, order, query)) + most for order in ranges])
-    store = store_for(query, int(first[-1]), int(edge[-1]), False)
-    forms = Forms(np.full(s.kind.size, -1, dtype=np.int32), np.ones(s.kind.size), np.zeros(s.kind.size))
+    live[-1] = query.asked[-1] and value[-1] > 0
+
+    def needed(nodes: IntArray) -> tuple[IntArray, int, int]:
+        mark_live(s, value, query, nodes, live, used, stop)
+        order = nodes[np.take(live, nodes)]
+        return order, *room_for(s, order, value, query)
+
+    top = needed(pieces.top)
+    room = [*at_once([partial(needed, nodes) for nodes in pieces.below]), top]
+    first = np.cumsum([leaves] + [int(nodes) for _, nodes, _ in room])
+    edge = np.cumsum([0] + [int(edges) for _, _, edges in room])
+    store = _store_for(query, int(first[-1]), int(edge[-1]))
+    forms = Forms(np.empty(s.kind.size, dtype=np.int32), factor, power)
+    forms.number[-1] = -1  # if the query reaches nothing
 
     def made(i: int) -> int:
-        slots = np.full(1 << max(6, (2 * ranges[i].size + 1).bit_length()), -1, dtype=np.int32)
+        order, nodes = room[i][0], slice(first[i], first[i + 1])
+        slots = np.full(1 << max(6, (2 * order.size + 1).bit_length()), -1, dtype=np.int32)
         store.start[first[i]] = edge[i]
         own = store._replace(slots=slots)
-        return int(build(s, s.rows, ranges[i], value, exponent, query, forms, own, int(first[i]), most, stop))
+        store.var[nodes] = store.value[nodes] = -1
+        store.seen_at[nodes] = -1
+        given = (s, s.rows, order, value, exponent, query, forms, own)
+        return int(build(*given, int(first[i]), int(edge[i + 1]), most, stop))
 
     ends = at_once([partial(made, i) for i in range(len(pieces.below))])
     ends.append(made(len(pieces.below)))
@@ -193,15 +208,41 @@ def _pieces_reduced(
     return flat, log_factor, float(value[-1]), float(exponent[-1]), parts, bool(used.all())
 
 
+def _store_for(query: Query, nodes: int, edges: int) -> Store:
+    """A store with room for so many nodes and edges, which has the indicators of a query and no hash table yet.
+
+    What each node has before it is made is left to whoever makes it.
+    """
+    leaves = int(query.first_leaf[-1])
+    store = Store(
+        np.zeros(nodes, dtype=np.int8),
+        np.zeros(nodes + 1, dtype=np.int64),
+        on_own_pages(edges, np.int32),
+        on_own_pages(edges, np.float64),
+        np.empty(nodes, dtype=np.int32),
+        np.empty(nodes, dtype=np.int32),
+        np.empty(0, dtype=np.int32),
+        np.empty(nodes, dtype=np.int64),
+        np.empty(0, dtype=np.int32),
+    )
+    store.seen_at[:leaves] = -1
+    store.var[:leaves] = np.repeat(np.arange(query.cardinality.size), query.cardinality)
+    store.value[:leaves] = np.arange(leaves) - np.repeat(query.first_leaf[:-1], query.cardinality)
+    return store
+
+
 def _closed(store: Store, leaves: int, first: LongArray, ends: list[int], root: int) -> tuple[Flat, LongArray]:
     """The circuit below a node of the store without the gaps between its ranges, and where the parts begin.
 
     Range ``i`` has its nodes from ``first[i]`` to ``ends[i]``.
     """
     parts = leaves + np.concatenate(([0], np.cumsum(np.array(ends) - first[:-1])))
-    edges = 0
+    edges, moved_by = 0, first[:-1] - parts[:-1]
     for i, end in enumerate(ends):
-        edges = _close(store, int(first[i]), end, edges, leaves, first, first[:-1] - parts[:-1])
+        if moved_by[i] == 0 and edges == store.start[first[i]]:  # no gap so far
+            edges = int(store.start[end])
+        else:
+            edges = _close(store, int(first[i]), end, edges, leaves, first, moved_by)
     at = int(np.searchsorted(first, root, side="right")) - 1
     size = root + 1 - int(first[at] - parts[at]) if root >= leaves else root + 1
     return _without_room(Flat(*store[:6]), size), np.minimum(parts[:-1], size)
@@ -329,10 +370,11 @@ def _reduce(
     root = n_old - 1
 
     live, used = np.zeros(n_old, dtype=np.bool_), np.zeros(query.first_leaf[-1], dtype=np.bool_)
-    nodes, edges = mark_live(s, value, query, live, used, stop)
+    live[root] = query.asked[root] and value[root] > 0
+    nodes, edges = mark_live(s, value, query, np.arange(n_old).astype(np.int32), live, used, stop)
     leaves = query.first_leaf[-1]
 
-    store = store_for(query, leaves + nodes, edges, True)
+    store = store_for(query, leaves + nodes, edges)
     all_used = True
     for leaf in range(leaves):
         all_used &= used[leaf]
@@ -343,7 +385,7 @@ def _reduce(
             order[found] = n
             found += 1
     forms = Forms(np.full(n_old, -1, dtype=np.int32), np.ones(n_old), np.zeros(n_old))
-    build(s, s.rows, order[:found], value, exponent, query, forms, store, leaves, most, stop)
+    build(s, s.rows, order[:found], value, exponent, query, forms, store, leaves, edges, most, stop)
     arrays = (store.kind, store.start, store.child, store.weight, store.var, store.value)
     log_factor = log_factor_of(forms.factor[root], forms.exponent[root]) if nodes > 0 else 0.0
     return arrays, forms.number[root] + 1, log_factor, all_used, value[root], exponent[root]
@@ -351,13 +393,21 @@ def _reduce(
 
 @kernel
 def mark_live(
-    s: Scaled, value: FloatArray, query: Query, live: NDArray[np.bool_], used: NDArray[np.bool_], stop: LongArray
+    s: Scaled,
+    value: FloatArray,
+    query: Query,
+    order: IntArray,
+    live: NDArray[np.bool_],
+    used: NDArray[np.bool_],
+    stop: LongArray,
 ) -> tuple[int, int]:
-    """Mark what of the circuit the query can still reach, and the indicators that it uses; how much room that needs."""
-    root = s.kind.size - 1
-    live[root] = query.asked[root] and value[root] > 0
+    """Mark what the query can still reach below those of some nodes that are marked, and the indicators that it uses.
+
+    ``order`` has the nodes, children first, with all that lead to them from others marked; how much room they need.
+    """
     nodes, edges, block = 0, 0, -1
-    for n in range(root, -1, -1):
+    for i in range(order.size - 1, -1, -1):
+        n = order[i]
         if not live[n]:
             continue
         if stop[0] != 0:
@@ -379,15 +429,6 @@ def mark_live(
             if s.rows[n] >= 0:
                 block = s.rows[n]
     return nodes, edges
-
-
-@kernel
-def _edges_of(s: Scaled, nodes: IntArray, query: Query) -> int:
-    """The edges that the forms of some nodes have at most."""
-    edges = 0
-    for n in nodes:
-        edges += query.cardinality[query.position[s.var[n]]] if s.kind[n] < PRODUCT else s.start[n + 1] - s.start[n]
-    return edges
 
 
 @kernel

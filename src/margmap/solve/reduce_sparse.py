@@ -87,12 +87,12 @@ def smallest_form(
     nodes, marks, edges, most = needed(s, asked, value, stop)
     query = Query(asked.position, asked.cardinality, asked.first_leaf, marks)
     leaves = asked.first_leaf[-1]
-    store = store_for(query, leaves + nodes.size, edges, True)
+    store = store_for(query, leaves + nodes.size, edges)
     # Of each of these arrays only what belongs to nodes that are needed is read, after it was written.
     forms = Forms(np.empty(s.kind.size, dtype=np.int32), np.empty(s.kind.size), np.empty(s.kind.size))
     count, log_factor = np.int64(0), 0.0
     if nodes.size > 0:
-        build(s, None, nodes, value, exponent, query, forms, store, leaves, most, stop)
+        build(s, None, nodes, value, exponent, query, forms, store, leaves, edges, most, stop)
         root = s.kind.size - 1
         count, log_factor = forms.number[root] + 1, log_factor_of(forms.factor[root], forms.exponent[root])
     return (*_used(store, leaves, count), log_factor), nodes

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import SUM, IntArray, LongArray
+from margmap.circuit import PRODUCT, SUM, IntArray, LongArray
 from margmap.circuit.arrays import Bits
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
@@ -51,6 +51,11 @@ def support_words(cardinality: IntArray) -> tuple[int, int]:
     return max(1, -(-cardinality.size // 64)), int(cardinality.max()) if cardinality.size else 1
 
 
+def no_supports(cardinality: IntArray) -> Supports:
+    """The supports of a view that has none."""
+    return Supports(np.zeros((0, 0), dtype=np.uint64), support_words(cardinality)[0])
+
+
 def possible(supports: Supports, variables: int) -> Flags:
     """By variable and value: whether the root can be other than zero with it."""
     groups = supports.can[-1].reshape(-1, supports.words)
@@ -81,6 +86,71 @@ def find_deterministic(
         return found
 
     return run(work, supports.can.size + flat.num_edges, flat.num_nodes)
+
+
+def deterministic_if_plain(
+    flat: Flat,
+    cardinality: IntArray,
+    run: Runner = to_the_end,
+    rows: IntArray | None = None,
+    parts: LongArray | None = None,
+) -> Flags | None:
+    """What :func:`find_deterministic` finds, where it can be told without supports, as in most latent trees.
+
+    None where it takes them.
+    """
+
+    def work(stop: LongArray) -> tuple[Flags, bool]:
+        found, whole = np.zeros(flat.num_nodes, dtype=np.bool_), np.zeros(flat.num_nodes, dtype=np.bool_)
+        given = (flat, rows, cardinality, whole, found)
+        told = upwards(parts, flat.num_nodes, lambda begin, end: _plain_range(*given, begin, end, stop))
+        return found, all(told)
+
+    found, told = run(work, flat.num_edges, 2 * flat.num_nodes)
+    return found if told else None
+
+
+@kernel
+def _plain_range(
+    f: Flat,
+    rows: IntArray | None,
+    cardinality: IntArray,
+    whole: Flags,
+    result: Flags,
+    begin: int,
+    end: int,
+    stop: LongArray,
+) -> bool:
+    """Which sums of a range are deterministic; False if that cannot be told of all. All flags are False before.
+
+    A node is ``whole`` if below it every value of every variable of its scope is possible. Whatever is possible at
+    another child of the same sum is then possible here too, so that the two do not exclude each other.
+    """
+    for n in range(begin, end):
+        if stop[0] != 0:
+            break
+        if rows is not None and 0 <= rows[n] < n:
+            whole[n], result[n] = whole[rows[n]], result[rows[n]]
+        elif f.kind[n] == LEAF:
+            whole[n] = cardinality[f.var[n]] == 1
+        else:
+            all_whole, any_whole, indicators = True, False, True
+            for e in range(f.start[n], f.start[n + 1]):
+                all_whole &= whole[f.child[e]]
+                any_whole |= whole[f.child[e]]
+                indicators &= f.kind[f.child[e]] == LEAF
+            if f.kind[n] == PRODUCT:
+                whole[n] = all_whole
+            elif f.start[n + 1] - f.start[n] == 1:
+                whole[n], result[n] = all_whole, True
+            elif indicators:
+                whole[n] = f.start[n + 1] - f.start[n] == cardinality[f.var[f.child[f.start[n]]]]
+                result[n] = True
+            elif any_whole:
+                whole[n] = True
+            else:
+                return False
+    return True
 
 
 @kernel

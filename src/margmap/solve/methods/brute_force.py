@@ -22,6 +22,9 @@ from margmap.solve.values import evaluate
 MOST_STATES = 1 << 24
 STATES_AT_ONCE = 32
 
+#: Edges that are evaluated between two looks at the limits.
+EDGES_BETWEEN_LOOKS = 1 << 22
+
 
 def solve(reduced: Reduced, limits: Limits, *, k: int = 1, priced: Priced | None = None) -> Outcome:
     """Score every state. Stopped early, the states not seen can hold at most the mass that is left.
@@ -35,7 +38,7 @@ def solve(reduced: Reduced, limits: Limits, *, k: int = 1, priced: Priced | None
             f"method 'brute' would enumerate {count:.3g} states; it is refused above 2^24 = {MOST_STATES}. "
             "Query fewer variables or choose another method"
         )
-    chunk = max(STATES_AT_ONCE, (1 << 22) // max(1, reduced.num_edges) // STATES_AT_ONCE * STATES_AT_ONCE)
+    chunk = max(STATES_AT_ONCE, EDGES_BETWEEN_LOOKS // max(1, reduced.num_edges) // STATES_AT_ONCE * STATES_AT_ONCE)
     best, best_logs = np.zeros(0, dtype=np.int64), np.zeros(0)
     status: Status = "optimal"
     rounding = 2 * rounding_of(flat)

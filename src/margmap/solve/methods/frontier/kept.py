@@ -124,7 +124,8 @@ class KeptFrontier:
         if self._dense:
             flat, rows = whole._replace(weight=self._share[: whole.num_edges]), self._rows[: root + 1]
             nodes, self.edges = _reached(whole, rows)
-            fits, plan = plan_of(whole, nodes, self._scope, self._scopes, never)
+            factor = np.empty(whole.num_edges, dtype=np.int32)
+            fits, plan = plan_of(whole, nodes, self._scope, self._scopes, factor, never)
         else:  # small circuits are quicker in arrays of their own
             rows = None
             arrays, fits, plan = _extracted(whole, self._share, self._scope, self._scopes, store.place, never)
@@ -262,7 +263,8 @@ def _extracted(
     for n in nodes:
         number[n] = -1
     circuit = Flat(kind, start, child, weight, var, value)
-    fits, plan = plan_of(circuit, np.arange(nodes.size).astype(np.int32), own, n_scopes, stop)
+    factor = np.empty(edges, dtype=np.int32)
+    fits, plan = plan_of(circuit, np.arange(nodes.size).astype(np.int32), own, n_scopes, factor, stop)
     return (kind, start, child, weight, var, value), fits, plan
 
 

@@ -12,6 +12,7 @@ from margmap.circuit import PRODUCT, IntArray, LongArray
 from margmap.circuit.scopes import intern_scopes, scope_tree
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
+from margmap.foundation.memory import on_own_pages
 from margmap.foundation.pairs import EPS
 from margmap.solve.query_circuit import NO_ROWS, Flat, operations
 
@@ -47,19 +48,21 @@ def make_plan(
     """
     words = max(1, -(-variables // 64))
     scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words, True)
-    fits, plan = run(partial(plan_of, flat, _all_nodes(flat), scope, bits.shape[0]), flat.num_edges, _room(flat))
+    fits, plan = _planned(flat, scope, bits.shape[0], run)
     if not fits:
         parent = scope_tree(bits)
         if parent is None:
             return None
         flat = _nest(flat, scope, parent, check or (lambda: None))
         scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words, True)
-        _, plan = run(partial(plan_of, flat, _all_nodes(flat), scope, bits.shape[0]), flat.num_edges, _room(flat))
+        _, plan = _planned(flat, scope, bits.shape[0], run)
     return flat, plan
 
 
-def _all_nodes(flat: Flat) -> IntArray:
-    return np.arange(flat.num_nodes, dtype=np.int32)
+def _planned(flat: Flat, scope: IntArray, scopes: int, run: Runner) -> tuple[bool, Plan]:
+    nodes = np.arange(flat.num_nodes, dtype=np.int32)
+    factor = on_own_pages(flat.num_edges, np.int32, large=False)  # only the edges below products are written to
+    return run(partial(plan_of, flat, nodes, scope, scopes, factor), flat.num_edges, _room(flat))
 
 
 def _room(flat: Flat) -> int:
@@ -166,8 +169,13 @@ def _sorted(
 
 
 @kernel
-def plan_of(f: Flat, nodes: IntArray, scope: IntArray, n_scopes: int, stop: LongArray) -> tuple[bool, Plan]:
-    """The plan of some nodes, children first, whose scopes are known; False if their products skip levels."""
+def plan_of(
+    f: Flat, nodes: IntArray, scope: IntArray, n_scopes: int, factor: IntArray, stop: LongArray
+) -> tuple[bool, Plan]:
+    """The plan of some nodes, children first, whose scopes are known; False if their products skip levels.
+
+    ``factor`` is an array with an entry an edge, for the plan.
+    """
     n_nodes = f.kind.size
     place = np.zeros(n_nodes, dtype=np.int32)
     node_at = np.zeros(n_scopes + 1, dtype=np.int64)
@@ -211,7 +219,6 @@ def plan_of(f: Flat, nodes: IntArray, scope: IntArray, n_scopes: int, stop: Long
             part_place[t] = filled[whole[t]] - part_at[whole[t]]
             part[filled[whole[t]]] = t
             filled[whole[t]] += 1
-    factor = np.empty(f.child.size, dtype=np.int32)
     if fits:
         for n in nodes:
             if f.kind[n] == PRODUCT:

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import TypeAlias
 
 import numpy as np
 
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
 from margmap.errors import StructureError
+from margmap.foundation.jit import interprets
 from margmap.foundation.limits import Limits, Status, Stopped, quick
 from margmap.foundation.pairs import raised
 from margmap.solve.conditional_bounds import tightest
@@ -24,8 +24,9 @@ from margmap.solve.methods.best_first import BestFirst
 from margmap.solve.methods.branch_and_bound import WORTHWHILE, Search
 from margmap.solve.methods.frontier.pending import pending_rows
 from margmap.solve.methods.frontier.scope_tree import Plan, make_plan, rounding_of
-from margmap.solve.methods.frontier.sweep import sweep
-from margmap.solve.output_bounds import View, floor_of, view_of
+from margmap.solve.methods.frontier.sweep import Swept, sweep
+from margmap.solve.methods.frontier.sweep_by_parts import cut_of, sweep_by_parts
+from margmap.solve.output_bounds import View, floor_of, relative_view, view_of
 from margmap.solve.prices import Priced
 from margmap.solve.query_circuit import Flat
 from margmap.solve.reduce import Reduced
@@ -46,8 +47,8 @@ LEAST_TURN, LEAST_PRUNING = 0.1, 0.05
 FIRST_SWEEPS, FIRST_PASSES, FIRST_PART = 0.1, 100, 0.6
 # A turn, as a part of the time so far: of a sweep and of the search, if the search has the better bound, and if not.
 SWEEP_TURNS, SEARCH_TURNS = (0.25, 3.0), (1.0, 0.3)
-# And of pruning.
-PRUNING_TURN = 2.0
+# And of pruning; after a turn that was too short, or that took little away, so many times less.
+PRUNING_TURN, PRUNED_LITTLE = 2.0, 16
 
 # The width stays as it is if pruning has left less than this part of the edges.
 SMALLER = 0.5
@@ -61,9 +62,6 @@ EAGER_WORK = 12
 # trees have up to 0.24, what is left of deterministic circuits 0.37 or more.
 MOST_EXCLUDING = 0.3
 
-
-#: What a sweep returns.
-Swept: TypeAlias = tuple[bool, FloatArray, IntArray, float, int]
 
 NOT_STRUCTURED = (
     "method 'frontier' needs a structured-decomposable circuit, and two scopes of this one cross: "
@@ -109,20 +107,19 @@ def solve_planned(
     had some time to themselves a best-first search of the pruned circuit takes turns with them.
     """
     cardinality, begun = reduced.cardinality, limits.clock()
-    parts = reduced.parts if flat is reduced.flat else None
-    # Large circuits have dense blocks, which are not pruned; nothing else looks at their supports.
-    view = view_of(flat, 0.0, cardinality, limits.run, parts, lean=True)
-    bounds, slack = view.bounds, limits.gap / 4
+    reduced, view = _first_view(reduced, flat, limits)
+    flat, bounds, slack = view.flat, view.bounds, limits.gap / 4
     widest_allowed = FIRST_WIDTH if max_width is None else max_width
     rounding = rounding_of(flat, plan, bounds.rows)
     if priced is None:
-        incumbents = Incumbents(flat, bounds, cardinality, limits, k)
-        pending, log_whole = None, bounds.log_upper
+        incumbents = Incumbents(flat, bounds, cardinality, limits, k, log_factor=view.log_factor)
+        pending, log_whole = None, bounds.log_upper if view.log_factor == 0 else view.log_upper
     else:
         incumbents = priced.incumbents(cardinality, limits, k)
         pending = pending_rows(flat, plan, priced.rows, priced.can, priced.toll)
         log_whole = raised(bounds.log_upper, priced.offset)
         rounding += priced.rounding
+    cut = None if bounds.parts is None or pending is not None else cut_of(plan, bounds.parts)
     log_upper = log_whole  # of the states that are not incumbents
     rounds, widest, search_nodes = 0, 0, 0
     status: Status = "optimal"
@@ -150,8 +147,11 @@ def solve_planned(
                 raise Stopped("memory_limit")
             log_floor = floor + slack - log_whole
             pairs, variables = PAIRS + PAIRS_OF_ONE * width, cardinality.size
-            problem = (flat, bounds.block_rows, bounds.share, bounds.least, plan, pending, variables)
-            work = partial(sweep, *problem, log_floor, width, pairs, k)
+            problem = (flat, bounds.block_rows, bounds.share, bounds.least, plan)
+            if cut is None:
+                work = partial(sweep, *problem, pending, variables, log_floor, width, pairs, k)
+            else:
+                work = partial(sweep_by_parts, *problem, cut, variables, log_floor, width, pairs, k)
             if eager:
                 ended, values, states, upper, wide = _within(work, EAGER_WORK * flat.num_edges, limits)
                 eager = ended
@@ -182,7 +182,8 @@ def solve_planned(
                     break  # proven, within rounding
                 # All was seen, but in numbers too small for doubles: wider sweeps see no more. The search has pairs.
                 search = Search(cardinality, limits)
-                found_states, log_upper, status = _search(search, reduced.flat, floor, k, log_upper, priced)
+                whole = reduced.flat if view.log_factor == 0 or reduced.again is None else reduced.again().flat
+                found_states, log_upper, status = _search(search, whole, floor, k, log_upper, priced)
                 search_nodes += search.nodes
                 for state in found_states:
                     incumbents.offer(state, climb=False)
@@ -201,7 +202,7 @@ def solve_planned(
                 if view.flat is not flat:
                     planned = make_plan(view.flat, cardinality.size, limits.run, limits.check)
                     assert planned is not None, "a part of a structured circuit is structured"
-                    flat, plan = planned
+                    (flat, plan), cut = planned, None
                     if flat is not view.flat:
                         view = view_of(flat, view.log_factor, cardinality, limits.run)
                     bounds, log_whole = view.bounds, view.log_upper
@@ -218,6 +219,23 @@ def solve_planned(
     details = {"rounds": rounds, "widest": widest, "search_nodes": search_nodes + (turns.nodes if turns else 0)}
     log_upper = max(log_upper, max(floor, incumbents.floor) + slack)
     return Outcome(best, raised(log_upper, rounding), status, details)
+
+
+def _first_view(reduced: Reduced, flat: Flat, limits: Limits) -> tuple[Reduced, View]:
+    """The bounds of the circuit to be swept, where possible in the memory of a large reduced circuit itself.
+
+    And the reduced circuit, which had to be made again where that was tried and not possible. Large circuits have dense
+    blocks, which are not pruned; nothing else looks at their supports.
+    """
+    cardinality = reduced.cardinality
+    if flat is not reduced.flat or reduced.parts is None:
+        return reduced, view_of(flat, 0.0, cardinality, limits.run)
+    if reduced.again is not None and not interprets():  # which may begin anew when it takes long
+        view = relative_view(flat, cardinality, limits.run, reduced.parts)
+        if view is not None:
+            return reduced, view
+        reduced = reduced.again()
+    return reduced, view_of(reduced.flat, 0.0, cardinality, limits.run, reduced.parts, lean=True)
 
 
 def _first_states(
@@ -282,7 +300,7 @@ class _Turns:
         self._search: BestFirst | None = None
         self._over, self._leads = False, True
         self._failed = 0.0  # seconds of the last sweep that was stopped
-        self._pruned_with = -np.inf
+        self._pruned_with, self._pruning = -np.inf, PRUNING_TURN
         #: Whether the search came to its end: the best state is optimal, within the search's own slack.
         self.proven = False
 
@@ -324,7 +342,7 @@ class _Turns:
         """
         if view.bounds.rows is not None or self._pruned_with >= log_floor:
             return view, log_upper
-        turn = self._turn(PRUNING_TURN, LEAST_PRUNING)
+        turn, before = self._turn(self._pruning, LEAST_PRUNING), view.flat.num_edges
         search = Search(self._cardinality, turn)
         try:
             smaller = regrouped(view, self._cardinality, turn.run)
@@ -344,6 +362,8 @@ class _Turns:
             self._pruned_with = log_floor
         except Stopped:
             self._limits.check()
+        if view.flat.num_edges > (1 - WORTHWHILE) * before:
+            self._pruning /= PRUNED_LITTLE
         return view, min(log_upper, max(view.log_upper, log_floor))
 
     def take(self, view: View, log_upper: float, turn: Limits | None = None) -> float:

@@ -8,6 +8,7 @@ a scope's variables, of the nodes of that scope which the rest of the circuit us
 from __future__ import annotations
 
 import math
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +27,9 @@ LANES = 16
 ROWS = 64
 
 Marks = NDArray[np.uint8]
+
+#: What a sweep returns.
+Swept: TypeAlias = tuple[bool, FloatArray, IntArray, float, int]
 
 
 @kernel
@@ -61,58 +65,147 @@ def sweep(
     A vector makes way only for one that every completion suits as well, and that is as large without the tolls. The
     machine code for None, which is what most queries have, does nothing of this.
     """
+    frontier = new_frontier(f, plan)
+    frontier.outside[f.kind.size - 1] = 1.0
+    root_scope = np.int64(plan.scope[f.kind.size - 1])
+    none_done = np.zeros(plan.node_at.size - 1, dtype=np.bool_)
+    end, kept, exponent, widest = go_up(
+        f, rows, share, least, plan, pending, frontier, new_vectors(), none_done, root_scope, -1,
+        0.0, log_floor, most, pairs, best_of, stop, stop[1:],
+    )  # fmt: skip
+    if end != TO_THE_END:
+        nothing = np.zeros(0), np.zeros((0, variables), dtype=np.int32)
+        return end == NOTHING_ABOVE, nothing[0], nothing[1], log_floor if end == NOTHING_ABOVE else np.inf, widest
+    values, states, upper = read_off(f, plan, frontier, kept, exponent, variables, log_floor)
+    return True, values, states, upper, widest
+
+
+class Frontier(NamedTuple):
+    """What a sweep knows of nodes, scopes and steps; the threads of one sweep share it, each for scopes of its own."""
+
+    #: Of each node its outside bound, as used outside of its scope and in all, and the largest value kept of it.
+    outside: FloatArray
+    total: FloatArray
+    limit: FloatArray
+    #: Of each scope the smallest entry, but for zeros, of its vectors; where they begin, how many they are, and whose
+    #: they are: the number that :func:`go_up` was given.
+    smallest: FloatArray
+    vector_at: LongArray
+    width: LongArray
+    owner: LongArray
+    #: The first step of each scope, and where the back-pointers of each step begin: step j of a scope joins what its
+    #: first j + 1 parts gave with part j + 1.
+    step_at: LongArray
+    pointer_at: LongArray
+
+
+class Vectors(NamedTuple):
+    """The vectors in use, one set behind the other, and the back-pointers of all; both grow."""
+
+    entries: FloatArray
+    left: NDArray[np.int32]
+    right: NDArray[np.int32]
+    merged: Marks
+    #: How many entries and how many pointers there are.
+    size: int
+    pointers: int
+
+
+# How a pass over scopes ends: stopped, at the root, or with nothing that is above the floor.
+STOPPED, TO_THE_END, NOTHING_ABOVE = 0, 1, 2
+
+
+@kernel
+def new_frontier(f: Flat, plan: Plan) -> Frontier:
+    """A frontier at the beginning of a sweep."""
     n_nodes, n_scopes = f.kind.size, plan.node_at.size - 1
-    outside, total, limit = np.zeros(n_nodes), np.zeros(n_nodes), np.ones(n_nodes)
-    outside[n_nodes - 1] = 1.0
-    vectors = np.zeros(4096)
-    vector_at, width = np.zeros(n_scopes, dtype=np.int64), np.zeros(n_scopes, dtype=np.int64)
-    top = 0
-    # Every set of vectors is divided by a power of two near its largest entry, so that little underflows, however many
-    # variables there are. The products of a scope have one child in each part, so they all lack the same factor;
-    # `2**exponent` is what all the sets in use now lack together, and the floor moves with it.
-    exponent = 0.0
-    smallest = np.ones(n_scopes)  # the smallest entry, but for zeros, of the vectors of each scope
-    # Back-pointers: step j of a scope joins what its first j + 1 parts gave with part j + 1.
     step_at = np.zeros(n_scopes + 1, dtype=np.int64)
     for s in range(n_scopes):
         step_at[s + 1] = step_at[s] + max(1, plan.part_at[s + 1] - plan.part_at[s] - 1)
-    pointer_at = np.zeros(step_at[n_scopes], dtype=np.int64)
+    vector_at, width = np.zeros(n_scopes, dtype=np.int64), np.zeros(n_scopes, dtype=np.int64)
+    owner, pointer_at = np.full(n_scopes, -1, dtype=np.int64), np.zeros(step_at[n_scopes], dtype=np.int64)
+    nodes = np.zeros(n_nodes), np.zeros(n_nodes), np.ones(n_nodes)
+    return Frontier(nodes[0], nodes[1], nodes[2], np.ones(n_scopes), vector_at, width, owner, step_at, pointer_at)
+
+
+@kernel
+def new_vectors() -> Vectors:
+    """No vectors."""
     left, right = np.zeros(1024, dtype=np.int32), np.zeros(1024, dtype=np.int32)
-    merged = np.zeros(1024, dtype=np.uint8)
-    pointers = 0
+    return Vectors(np.zeros(4096), left, right, np.zeros(1024, dtype=np.uint8), 0, 0)
+
+
+@kernel
+def go_up(
+    f: Flat,
+    rows: IntArray,
+    share: FloatArray,
+    least: float,
+    plan: Plan,
+    pending: Pending | None,
+    frontier: Frontier,
+    begun: Vectors,
+    done: NDArray[np.bool_],
+    root_scope: int,
+    owner: int,
+    exponent: float,
+    log_floor: float,
+    most: int,
+    pairs: int,
+    best_of: int,
+    stop: LongArray,
+    work: LongArray,
+) -> tuple[int, Vectors, float, int]:
+    """Go up all scopes below one, itself included: the part of :func:`sweep` that takes time.
+
+    The outside bounds of the nodes of ``root_scope`` are known. Scopes that are ``done`` have their vectors in
+    ``begun``, and are not gone into. Every set of vectors is divided by a power of two near its largest entry, so that
+    little underflows, however many variables there are. The products of a scope have one child in each part, so they
+    all lack the same factor; ``2**exponent`` is what all the sets in use now lack together, and the floor moves with
+    it. ``work`` has the multiplications that are left, and ``stop[0]`` ends it all.
+
+    Returns how it ended, the vectors, the new exponent and the width of the widest frontier.
+    """
+    outside, total, limit = frontier.outside, frontier.total, frontier.limit
+    smallest, vector_at, width = frontier.smallest, frontier.vector_at, frontier.width
+    step_at, pointer_at, n_scopes = frontier.step_at, frontier.pointer_at, plan.node_at.size - 1
+    vectors, left, right, merged = begun.entries, begun.left, begun.right, begun.merged
+    top, pointers = begun.size, begun.pointers
     # Beside each pointer its toll, and beside each step what its vectors use, at least and at most, of the open rows.
     tolls = np.zeros(1024)
     use_low, use_high = np.zeros(1024, dtype=np.int64), np.zeros(1024, dtype=np.int64)
     use_at = np.zeros(step_at[n_scopes], dtype=np.int64)
     uses = 0
 
-    no_values, no_states = np.zeros(0), np.zeros((0, variables), dtype=np.int32)
     kept, kept_merged = np.zeros((0, 0)), np.zeros(0, dtype=np.uint8)
     kept_left, kept_right = np.zeros(0, dtype=np.int32), np.zeros(0, dtype=np.int32)
     kept_use = None if pending is None else _no_use(0, 0)
     widest = 1
     stack, turn = np.zeros(n_scopes, dtype=np.int64), np.zeros(n_scopes, dtype=np.int64)
-    root_scope = plan.scope[n_nodes - 1]
-    stack[0] = root_scope
+    begin_at = np.zeros(n_scopes, dtype=np.int64)  # where the vectors of the scopes on the stack will begin
+    stack[0], begin_at[0] = root_scope, top
     depth = 1
     while depth > 0:
         s = stack[depth - 1]
         parts = plan.part_at[s + 1] - plan.part_at[s]
         if turn[depth - 1] == 0:
-            _enter(f, rows, share, plan, s, outside, total)
+            enter(f, rows, share, plan, s, outside, total)
+        if turn[depth - 1] < parts and done[plan.part[plan.part_at[s] + turn[depth - 1]]]:
+            turn[depth - 1] += 1
+            continue
         if turn[depth - 1] < parts:
             # The bounds outside of this part, with those of its siblings that are done already tightened.
-            _push(f, plan, s, turn[depth - 1], total, limit, outside)
+            push(f, plan, s, turn[depth - 1], total, limit, outside)
             t = plan.part[plan.part_at[s] + turn[depth - 1]]
             turn[depth - 1] += 1
-            stack[depth], turn[depth] = t, 0
+            stack[depth], turn[depth], begin_at[depth] = t, 0, top
             depth += 1
             continue
         depth -= 1
         if stop[0] != 0:
-            return False, no_values, no_states, np.inf, widest
+            return STOPPED, begun, exponent, widest
         entries = plan.out_at[s + 1] - plan.out_at[s]
-        base = top
+        base = begin_at[depth]
         for j in range(max(1, parts - 1)):
             step = step_at[s] + j
             away = 4 * EPS * (abs(log_floor) + abs(exponent)) if log_floor > -np.inf else 0.0
@@ -136,9 +229,8 @@ def sweep(
                     other_use = _uses(use_low, use_high, tolls, use_at[last], other_at, width[t], pending.open[last])
                 if j == 0:
                     t0 = plan.part[plan.part_at[s]]
-                    base = vector_at[t0]
-                    size0 = plan.out_at[t0 + 1] - plan.out_at[t0]
-                    first = vectors[base : base + width[t0] * size0].reshape((width[t0], size0))
+                    size0, at0 = plan.out_at[t0 + 1] - plan.out_at[t0], vector_at[t0]
+                    first = vectors[at0 : at0 + width[t0] * size0].reshape((width[t0], size0))
                     first_at = pointer_at[step_at[t0 + 1] - 1]
                     kept_merged = merged[first_at : first_at + width[t0]]
                     if pending is not None:
@@ -151,14 +243,14 @@ def sweep(
                 kept, kept_left, kept_right, kept_merged, kept_use = _join(
                     f, rows, share, plan, pending, step, s, j,
                     kept, kept_merged, kept_use, other, other_merged, other_use,
-                    total, limit, outside, floor, most, pairs, best_of, careful, stop,
+                    total, limit, outside, floor, most, pairs, best_of, careful, stop, work,
                 )  # fmt: skip
                 if stop[0] != 0:
-                    return False, no_values, no_states, np.inf, widest
+                    return STOPPED, begun, exponent, widest
             found = kept.shape[0]
             highest = kept.max() if found > 0 else 0.0
             if highest == 0:
-                return True, no_values, no_states, log_floor, widest  # nothing above the floor
+                return NOTHING_ABOVE, begun, exponent, widest
             power = math.frexp(highest)[1]
             exponent += power
             smallest[s] = _rescale(kept, 2.0**-power)
@@ -200,12 +292,22 @@ def sweep(
                 vectors[base + r * entries + i] = kept[r, i]
                 highest = max(highest, kept[r, i])
             limit[plan.out[plan.out_at[s] + i]] = highest
-        vector_at[s], width[s] = base, found
+        vector_at[s], width[s], frontier.owner[s] = base, found, owner
         top = base + found * entries
+    return TO_THE_END, Vectors(vectors, left, right, merged, top, pointers), exponent, widest
 
+
+@kernel
+def read_off(
+    f: Flat, plan: Plan, frontier: Frontier, kept: Vectors, exponent: float, variables: int, log_floor: float
+) -> tuple[FloatArray, NDArray[np.int32], float]:
+    """The log values of the states at the root, those states, and the bound of all that was merged."""
     # The root's vectors have one entry and come best first; by dominance no more than `best_of` stand for states, or
     # some more if there are tolls, for the order is that of the values with tolls.
-    at, found = pointer_at[step_at[root_scope + 1] - 1], width[root_scope]
+    vector_at, step_at, pointer_at = frontier.vector_at, frontier.step_at, frontier.pointer_at
+    vectors, left, right, merged, n_scopes = kept.entries, kept.left, kept.right, kept.merged, plan.node_at.size - 1
+    root_scope = plan.scope[f.kind.size - 1]
+    at, found = pointer_at[step_at[root_scope + 1] - 1], frontier.width[root_scope]
     upper, count = log_floor, 0
     for r in range(found):
         if merged[at + r] == 0:
@@ -214,7 +316,7 @@ def sweep(
             upper = max(upper, log_of(vectors[vector_at[root_scope] + r], exponent))
     values, states = np.zeros(count), np.zeros((count, variables), dtype=np.int32)
     count = 0
-    chosen = np.zeros(n_scopes, dtype=np.int64)
+    stack, chosen = np.zeros(n_scopes, dtype=np.int64), np.zeros(n_scopes, dtype=np.int64)
     for r in range(found):
         if merged[at + r] != 0:
             continue
@@ -236,7 +338,7 @@ def sweep(
                 stack[depth], chosen[depth] = plan.part[plan.part_at[s]], i
                 depth += 1
         count += 1
-    return True, values, states, upper, widest
+    return values, states, upper
 
 
 @kernel
@@ -283,7 +385,7 @@ def _rescale(vectors: FloatArray, factor: float) -> float:
 
 
 @kernel
-def _enter(
+def enter(
     f: Flat, rows: IntArray, share: FloatArray, plan: Plan, s: int, outside: FloatArray, total: FloatArray
 ) -> None:
     """Outside bounds of all nodes of a scope, from those of the nodes used outside."""
@@ -325,7 +427,7 @@ def _far_from_zero(values: FloatArray) -> bool:
 
 
 @kernel
-def _push(f: Flat, plan: Plan, s: int, j: int, total: FloatArray, limit: FloatArray, outside: FloatArray) -> None:
+def push(f: Flat, plan: Plan, s: int, j: int, total: FloatArray, limit: FloatArray, outside: FloatArray) -> None:
     """Outside bounds of the nodes of part ``j`` that the products of scope ``s`` use."""
     parts = plan.part_at[s + 1] - plan.part_at[s]
     for i in range(plan.node_at[s], plan.node_at[s + 1]):
@@ -614,7 +716,7 @@ def _join(
     first: FloatArray, first_merged: Marks, first_use: Uses | None,
     second: FloatArray, second_merged: Marks, second_use: Uses | None,
     total: FloatArray, limit: FloatArray, outside: FloatArray,
-    floor: float, most: int, pairs: int, best_of: int, careful: bool, stop: LongArray,
+    floor: float, most: int, pairs: int, best_of: int, careful: bool, stop: LongArray, work: LongArray,
 ) -> tuple[FloatArray, NDArray[np.int32], NDArray[np.int32], Marks, Uses | None]:  # fmt: skip
     """Join vectors over the first ``j + 1`` parts of a scope (by its products) with those of part ``j + 1``."""
     begin, end = plan.node_at[s], plan.node_at[s + 1]
@@ -637,7 +739,7 @@ def _join(
                 weight[p] = _product(weight[p], limit[plan.factor[f.start[n] + k]])
             p += 1
     pair_first, pair_second, score, lost = _score(
-        first, second, column, weight, floor, pairs, pending, step, first_use, second_use, stop
+        first, second, column, weight, floor, pairs, pending, step, first_use, second_use, stop, work
     )
     order = descending(score)
     cost = end - begin  # of one more vector: its products and sums, and then the comparison with those kept
@@ -672,8 +774,8 @@ def _join(
     vector, surplus = np.zeros(entries), np.zeros(entries)
     count, merge = 0, False
     for at in range(0, order.size, lanes):
-        stop[1] -= lanes * (cost + 2 * count)
-        if stop[0] != 0 or stop[1] < 0:
+        work[0] -= lanes * (cost + 2 * count)
+        if stop[0] != 0 or work[0] < 0:
             stop[0] = 1
             break
         filled = min(lanes, order.size - at)
@@ -784,6 +886,7 @@ def _score(
     first_use: Uses | None,
     second_use: Uses | None,
     stop: LongArray,
+    work: LongArray,
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], FloatArray, FloatArray]:
     """The pairs of vectors whose bound is above the floor and that can satisfy the constraints, with their bounds.
 
@@ -803,8 +906,8 @@ def _score(
     bounds = np.zeros((rows, n_second))
     for begin in range(0, n_first, rows):
         filled = min(rows, n_first - begin)
-        stop[1] -= filled * (n_second * columns + column.size)
-        if stop[0] != 0 or stop[1] < 0:
+        work[0] -= filled * (n_second * columns + column.size)
+        if stop[0] != 0 or work[0] < 0:
             stop[0] = 1
             break
         mixed[:] = 0.0
