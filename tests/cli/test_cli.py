@@ -68,11 +68,9 @@ def refused(*args: object, naming: Sequence[str] = (), code: int = 2) -> None:
         assert word in run.err
 
 
-def process(*args: object, env: dict[str, str] | None = None, **kwargs: Any) -> subprocess.CompletedProcess[str]:
-    """A command in a process of its own, in the tier that a user has: loading machine code takes longest elsewhere."""
+def process(*args: object, **kwargs: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "margmap", *map(str, args)]
-    env = {**(env or os.environ), "MARGMAP_TIER": "auto"}
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, env=env, **kwargs)
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **kwargs)
 
 
 @pytest.fixture
