@@ -181,7 +181,7 @@ def cell(records: list[dict[str, Any]]) -> str:
         return "not run"
     if all(r["status"] == "failed" and "structured" in (r["error"] or "") for r in records):
         return "does not apply"
-    solved = [r["cpu_seconds"] for r in records if r["status"] == "optimal"]
+    solved = [r["seconds"] for r in records if r["status"] == "optimal"]
     gaps = [r["gap"] for r in records if r["status"] != "optimal" and isinstance(r["gap"], float)]
     text = f"{len(solved)}/{len(records)}"
     if solved:

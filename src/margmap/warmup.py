@@ -234,18 +234,18 @@ def calls_of(name: str) -> list[tuple[str, str, int, bytes]]:
         PATHS[name]()
     found = []
     for kernel, types in listed:
-        place = f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__}"
+        place = f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__}".removeprefix("margmap.")
         with suppress(pickle.PicklingError, TypeError, AttributeError):
             found.append((place, str(types), kernel.size(), pickle.dumps(types)))
     return found
 
 
 def compile_kernel(name: str, kinds: list[bytes]) -> int:
-    """Compile a kernel, given by its module and name, for these types; how many kernels that took."""
+    """Compile a kernel, given by its module in this package and its name, for these types; how many that took."""
     gc.disable()  # numba makes millions of small objects that live as long as this process
     before = compiled_kernels()
     module, _, function = name.rpartition(".")
-    kernel = getattr(import_module(module), function)
+    kernel = getattr(import_module(f"margmap.{module}"), function)
     for packed in kinds:
         kernel.dispatcher.compile(pickle.loads(packed))
     return compiled_kernels() - before

@@ -17,7 +17,7 @@ from numba.core import event
 import margmap as mm
 from margmap.foundation import interrupts as _interrupts
 from margmap.foundation.interrupts import held
-from margmap.foundation.jit import on_compile
+from margmap.foundation.jit import _numba, on_compile
 from margmap.foundation.limits import Limits, Stopped
 
 CLINIC = Path(mm.__file__).parent / "models" / "clinic.json"
@@ -216,6 +216,7 @@ def test_it_is_not_lost_in_a_finalizer() -> None:
 @pytest.mark.usefixtures("heard")
 class TestLimits:
     def test_no_kernel_is_begun_after_it(self) -> None:
+        _numba()  # from then on numba tells when it compiles; another test may not have come before this one
         limits = Limits()
         changes: list[str] = []
         listening = on_compile(lambda: changes.append("started"), lambda: changes.append("ended"))

@@ -12,7 +12,7 @@ import margmap
 
 SOURCES = sorted(Path(margmap.__file__).parent.rglob("*.py"))
 # These send their own work to their own worker processes, as every executor of concurrent.futures does anyway.
-BETWEEN_PROCESSES = {"executors.py", "batch.py", "share_query.py", "imputation.py"}
+BETWEEN_PROCESSES = {"executors.py", "batch.py", "share_query.py", "imputation.py", "warmup.py"}
 
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__", "execfile", "input"}
 FORBIDDEN_MODULES = {
