@@ -166,7 +166,7 @@ LARGE = Experiment(
     "mmz",
     as_published,
     ("frontier", f"UB=iterative:heuristic=UB,{PLAIN}"),
-    20.0,
+    5.0,
     "--large",
     "Marginal MAP on circuits of the paper's largest size",
     f"Marginal MAP asks for the most probable state of some variables, given others, with the rest summed out. {PAPER} "
