@@ -12,6 +12,7 @@ import pytest
 from margmap.circuit import GAUSSIAN, INDICATOR, Circuit, Parts, Variable, assemble
 from margmap.circuit.vtree import Vtree
 from margmap.errors import FormatError
+from margmap.io import files
 from margmap.io.formats import FORMATS, load, load_circuit, load_vtree, save
 
 PSDD = "psdd 3\nL 0 0 1\nT 1 2 2 -0.5\nD 2 1 1 0 1 0.0\n"
@@ -208,3 +209,18 @@ def test_models_that_come_with_the_package_have_names(tmp_path, monkeypatch):
     (tmp_path / "clinic").write_text("mine")
     with pytest.raises(FormatError, match="unknown suffix"):
         load("clinic")
+
+
+def test_a_packed_file_that_fails_is_closed(tmp_path, monkeypatch):
+    """Otherwise Python 3.13 complains when it is collected: there is no file any more to write its end to."""
+    made, packer = [], files._packer
+    monkeypatch.setattr(files, "_packer", lambda raw: made.append(packer(raw)) or made[-1])
+
+    def lines():
+        yield "first"
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        files.write_lines(tmp_path / "x.gz", lines())
+    assert [out.closed for out in made] == [True]
+    assert list(tmp_path.iterdir()) == []

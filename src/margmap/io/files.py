@@ -9,7 +9,7 @@ import secrets
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from io import BufferedReader, StringIO
 from itertools import chain, islice
 from mmap import ACCESS_READ, mmap
@@ -156,13 +156,12 @@ def _packer(raw: BinaryIO) -> BinaryIO:
 
 
 def _write(raw: BinaryIO, lines: Iterable[str], *, compress: bool) -> None:
-    out = _packer(raw) if compress else raw
     rest = iter(lines)
-    for first in rest:
-        block = chain((first,), islice(rest, _LINES_PER_WRITE))
-        out.write("".join(line + "\n" for line in block).encode())
-    if compress:
-        out.close()
+    # Where a line fails the packer is closed as well: later, when the file is gone, it could not end what it began.
+    with _packer(raw) if compress else nullcontext(raw) as out:
+        for first in rest:
+            block = chain((first,), islice(rest, _LINES_PER_WRITE))
+            out.write("".join(line + "\n" for line in block).encode())
 
 
 class _Source:
