@@ -42,17 +42,33 @@ def main() -> None:
     if process.returncode != 0:
         sys.exit(f"it ended with exit code {process.returncode}: nothing was kept")
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    commit = subprocess.run(
-        ["git", "describe", "--always", "--dirty"], cwd=ROOT, capture_output=True, text=True, check=False
-    )
     about = [
         f"# {shlex.join(given.command)}",
-        f"# commit {commit.stdout.strip() or 'unknown'}, {datetime.now(timezone.utc):%Y-%m-%d}, "
-        f"Python {platform.python_version()}, {platform.machine()}, {os.cpu_count()} cores",
+        f"# commit {commit()}, {datetime.now(timezone.utc):%Y-%m-%d}, "
+        f"Python {platform.python_version()}, {processor()}, {os.cpu_count()} cores",
         f"# {time.monotonic() - begun:.0f} s of the clock, {used.ru_utime + used.ru_stime:.0f} s of the processor",
     ]
     PLACE.mkdir(exist_ok=True)
     (PLACE / f"{given.name}.txt").write_text("\n".join([*about, *lines]) + "\n", encoding="utf-8")
+
+
+def commit() -> str:
+    """The commit, and whether the code has changed since; pages may have."""
+    named, changed = (
+        subprocess.run(["git", *asked], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+        for asked in (["describe", "--always"], ["diff", "--name-only", "HEAD", "--", "src", "benchmarks", "scripts"])
+    )
+    return f"{named or 'unknown'}{'-dirty' if changed else ''}"
+
+
+def processor() -> str:
+    """The name of the processor where the system tells it, else its family."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
 
 
 if __name__ == "__main__":

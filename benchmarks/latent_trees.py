@@ -84,10 +84,12 @@ def write(rows: list[dict[str, Any]]) -> None:
     ]
     for row in sorted((r for r in rows if "dataset" in r), key=lambda r: list(DATASETS).index(r["dataset"])):
         name = row["dataset"]
-        better = "yes" if row["hclt"] > strudel[name] else "no"
+        beside, better = "", ""  # where Strudel has not been run
+        if name in strudel:
+            beside, better = f"{strudel[name]:.3f}", "yes" if row["hclt"] > strudel[name] else "no"
         shown = name if not row.get("earlier") else f"{name} (earlier step)"
         lines.append(
-            f"| {shown} | {strudel[name]:.3f} | {row['hclt']:.3f} | {better} | {row['edges']:,} | {row['epochs']} "
+            f"| {shown} | {beside} | {row['hclt']:.3f} | {better} | {row['edges']:,} | {row['epochs']} "
             f"| {row['reason'].replace('_', ' ')} | {row['processor_seconds']:.0f} |"
         )
     before, rest = PAGE.read_text(encoding="utf-8").split("<!-- hclt -->\n", 1)

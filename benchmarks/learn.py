@@ -59,9 +59,9 @@ def learn(name: str, seconds: float, tries: int) -> dict[str, Any]:
     begun = time.perf_counter()
     tree = chow_liu(train)
     tree_seconds = time.perf_counter() - begun
-    begun = time.perf_counter()
+    begun, used = time.perf_counter(), time.process_time()
     run = learn_strudel(train, valid, time_limit=seconds, tries=tries)
-    spent = time.perf_counter() - begun
+    spent, used = time.perf_counter() - begun, time.process_time() - used
     held = run.circuit.properties
     return {
         "dataset": name,
@@ -72,6 +72,7 @@ def learn(name: str, seconds: float, tries: int) -> dict[str, Any]:
         "train": run.best.train,
         **facts(run.circuit),
         "seconds": spent,
+        "processor_seconds": used,
         "seconds_to_best": run.best.seconds,
         "iterations": run.last.iteration,
         "reason": run.reason,
@@ -119,8 +120,8 @@ def verdict(row: dict[str, Any]) -> str:
 def tables(rows: list[dict[str, Any]]) -> tuple[str, str]:
     """The two tables of the page."""
     first = [
-        "| dataset | variables | Chow-Liu | Strudel | LearnPSDD | holds | nodes | edges | parameters | seconds "
-        "| ended by |",
+        "| dataset | variables | Chow-Liu | Strudel | LearnPSDD | holds | nodes | edges | parameters "
+        "| seconds of the processor | ended by |",
         "|---|--:|--:|--:|--:|---|--:|--:|--:|--:|---|",
     ]
     for row in sorted((r for r in rows if "dataset" in r), key=lambda r: list(DATASETS).index(r["dataset"])):
@@ -128,7 +129,7 @@ def tables(rows: list[dict[str, Any]]) -> tuple[str, str]:
         first.append(
             f"| {name} | {DATASETS[name].variables} | {row['chow_liu']:.3f} | {row['strudel']:.3f} "
             f"| {'' if target is None else f'{target:.3f}'} | {verdict(row)} | {row['nodes']:,} | {row['edges']:,} "
-            f"| {row['parameters']:,} | {row['seconds']:.0f} | {row['reason'].replace('_', ' ')} |"
+            f"| {row['parameters']:,} | {row['processor_seconds']:.0f} | {row['reason'].replace('_', ' ')} |"
         )
     second = ["| dataset | edges | nodes | splits | seconds | peak memory |", "|---|--:|--:|--:|--:|--:|"]
     second += [

@@ -115,6 +115,7 @@ def main() -> None:
     warm_up()
     names = options.names or [name for name in CASES if DATA.is_dir() or name not in NEEDS_DATA]
     worst: dict[str, tuple[float, str]] = {}
+    kept: list[bool] = []
     for name in names:
         case = CASES[name]()
         methods = [options.method] if options.method else methods_of(case)
@@ -123,12 +124,15 @@ def main() -> None:
                 over, shown = overrun(case, method, limit)
                 if over is None:
                     break  # it comes to its end before
-                report(worst, f"{method} time", f"{name}, {limit:g} s: {shown}", over, max(0.2, 0.05 * limit))
+                allowed = max(0.2, 0.05 * limit)
+                kept.append(over <= allowed)
+                report(worst, f"{method} time", f"{name}, {limit:g} s: {shown}", over, allowed)
         if not options.no_signals:
             for method in methods:
                 signals(worst, name, method)
     for what, (over, where) in sorted(worst.items()):
         print(f"worst {what:<24}{over:8.3f} s   ({where})")
+    print(f"time limits kept within the allowance: {sum(kept)} of {len(kept)}")
 
 
 def warm_up() -> None:

@@ -85,8 +85,9 @@ def _warm_up(names: list[str]) -> None:
     """Read and use the valid files, so that the processes made from this one find everything compiled."""
     from fuzzing import READERS, use
 
-    with tempfile.TemporaryDirectory() as scratch:
-        for name in names or READERS:
+    for name in names or READERS:
+        # A folder for each: the vtree of one reader is not the one that an SDD finds beside it.
+        with tempfile.TemporaryDirectory() as scratch:
             for seed in READERS[name].seeds:
                 path = Path(scratch) / f"input.{READERS[name].suffix}"
                 path.write_bytes(seed)

@@ -126,7 +126,7 @@ def cell_of(variable: Variable, cell: Any) -> Any:
         if variable.encoding is not None and variable.encoding.is_missing(text):
             return None
         number = number_of(text)
-        if text in MISSING_WORDS or (number is not None and math.isnan(number)):
+        if text in MISSING_WORDS or (isinstance(number, float) and math.isnan(number)):
             return None
     else:
         number = plain(cell)

@@ -124,7 +124,7 @@ def read_evidence(path: Path, network: Network) -> dict[int, int]:
     """
     tokens = _Tokens(read_lines(path), path).all()
     numbers = [tokens.whole("a number of the evidence", 0) for _ in range(len(tokens.tokens))]
-    plain = len(numbers) == 1 + 2 * numbers[0]
+    plain = len(numbers) >= 1 and len(numbers) == 1 + 2 * numbers[0]
     sampled = len(numbers) >= 2 and numbers[0] == 1 and len(numbers) == 2 + 2 * numbers[1]
     if not plain and not sampled:
         raise FormatError(
