@@ -29,6 +29,7 @@ TYPED = [
 NOT_RUN = {
     "README.md": 1,
     "docs/benchmarks/bayesnet.md": 4,
+    "docs/benchmarks/paper/README.md": 1,
     "docs/benchmarks/paper/ablation.md": 1,
     "docs/benchmarks/paper/beyond.md": 1,
     "docs/benchmarks/paper/large/report.md": 1,
