@@ -240,10 +240,18 @@ def copy_of(variant: Variant) -> Path:
     return folder
 
 
-def run(variant: Variant, files: Sequence[Path], records: Path, seconds: float = SECONDS, each: int = EACH) -> int:
+def run(
+    variant: Variant,
+    files: Sequence[Path],
+    records: Path,
+    seconds: float = SECONDS,
+    each: int = EACH,
+    jobs: int = 1,
+) -> int:
     """Do what has no record yet, on the first ``each`` instances of each dataset and proportion; how many runs.
 
-    Seconds are those of the processor, so that other work on the machine changes nothing.
+    Seconds are those of the processor, so that other work on the machine changes nothing. ``jobs`` runs are under way
+    at once.
     """
     method = runs.Method(variant.label, variant.method, variant.options)
     tasks = runs.tasks_of(files, [method], seconds, BYTES, computing=True)
@@ -253,8 +261,8 @@ def run(variant: Variant, files: Sequence[Path], records: Path, seconds: float =
     at = Path.cwd()
     os.chdir(records.parent)
     try:
-        with ThreadPoolExecutor(1) as executor:
-            return runs.run(tasks, records, executor, 1)
+        with ThreadPoolExecutor(jobs) as executor:
+            return runs.run(tasks, records, executor, jobs)
     finally:
         os.chdir(at)
         os.environ["PYTHONPATH"] = before
