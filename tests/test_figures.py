@@ -177,14 +177,14 @@ def dot(number):
     return text.lstrip("0")
 
 
-def test_a_few_passes():
+def test_a_few_evaluations():
     """The README's round figure is the median of the 48 instances."""
     printed = (BENCHMARKS / "records" / "instances.txt").read_text(encoding="utf-8")
     ratios = re.findall(r"^\w+ \d +\d+ +\d+ +[\d.]+ +[\d.]+ +([\d.]+) +\d+ +\d+$", printed, re.MULTILINE)
     assert len(ratios) == 48
     words = ("no", "one", "two", "three", "four", "five", "six")
     middle = words[round(statistics.median(map(float, ratios)))]
-    assert f"about as long as {middle} plain passes over the circuit" in plain("README.md")
+    assert f"about as long as {middle} plain evaluations of the circuit" in plain("README.md")
 
 
 def test_more_than_one_core():
