@@ -963,6 +963,13 @@ TOGETHER_BREAKS = (
             "the top of a circuit in pieces refers to other nodes of them",
             (f"{IN_PIECES}::test_the_reduced_circuit_is_the_one_made_whole",),
         ),
+        (
+            "def _made(",
+            "scopes[forms.number[n] - begin] = same_scope[scope[n]]",
+            "scopes[forms.number[n] - begin] = scope[n]",
+            "scopes with the same variables of the query pass for different ones",
+            (f"{IN_PIECES}::test_the_reduction_knows_the_rows_and_scopes_of_its_nodes",),
+        ),
     ),
     *_of(
         "solve/output_bounds.py",

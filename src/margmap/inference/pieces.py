@@ -40,7 +40,7 @@ class Pieces(NamedTuple):
 
     def up(self, work: Callable[[IntArray], None]) -> None:
         """Do work on all nodes, children first."""
-        at_once([partial(work, nodes) for nodes in self.below])
+        at_once([partial(work, nodes) for nodes in self.below], [nodes.size for nodes in self.below])
         work(self.top)
 
 

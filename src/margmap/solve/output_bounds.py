@@ -86,13 +86,15 @@ def view_of(
     parts: LongArray | None = None,
     *,
     lean: bool = False,
+    known: IntArray | None = None,
 ) -> View:
     """The bounds of a circuit, which may be the empty one, that of no state; ``parts`` are those of a large one.
 
+    ``known`` are the first rows of its dense blocks, if whoever made it has found them.
     A ``lean`` view of a circuit with parts and dense blocks has no supports, which take a good part of what such a
     circuit takes.
     """
-    rows = rows_of(flat, parts)
+    rows = rows_of(flat, parts, known)
     lean = lean and parts is not None and rows is not None
     if parts is None and flat.num_nodes > 0:  # what is done one after the other below, in one call
         words, groups = support_words(cardinality)
@@ -111,13 +113,15 @@ def view_of(
     return View(flat, log_factor, supports, output_bounds(flat, deterministic, run, rows, parts))
 
 
-def relative_view(flat: Flat, cardinality: IntArray, run: Runner, parts: LongArray) -> View | None:
+def relative_view(
+    flat: Flat, cardinality: IntArray, run: Runner, parts: LongArray, known: IntArray | None = None
+) -> View | None:
     """A lean view in the memory that the circuit has: the shares are written over its weights.
 
     So its circuit is the one that is left when each node is divided by its bound, whose own bounds are 1. Where a share
     is too small for a double, or there are few dense blocks, it is None, and ``flat`` is of no use any more.
     """
-    rows = rows_of(flat, parts)
+    rows = rows_of(flat, parts, known)
     if rows is None:
         return None
     deterministic = _deterministic(flat, cardinality, run, rows, parts)
