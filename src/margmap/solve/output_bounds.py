@@ -128,9 +128,8 @@ def relative_view(
     work = partial(_bounds_of_all, flat, rows, deterministic, parts, flat.weight)
     value, exponent, share, faithful, least = run(work, flat.num_edges, 24 * flat.num_nodes)
     log_upper = log_bound(value[-1], exponent[-1])
-    value.fill(1.0)
-    exponent.fill(0.0)
-    bounds = Bounds(deterministic, value, exponent, share, 0.0, True, float(least), rows, parts)
+    ones, zeros = (np.broadcast_to(np.float64(x), flat.num_nodes) for x in (1.0, 0.0))  # which take no memory
+    bounds = Bounds(deterministic, ones, zeros, share, 0.0, True, float(least), rows, parts)
     return View(flat, log_upper, no_supports(cardinality), bounds) if faithful else None
 
 
