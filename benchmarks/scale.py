@@ -12,7 +12,8 @@ An evaluation is one pass over the circuit edge by edge, on one core, as ``log_m
 were multiplied: the pass is written down here, so that the measure stays the same when the library gets quicker. Every
 size is built and saved in one process and answered in another, from the file, so that the peaks are their own. Kernels
 are warm. Ratios to an evaluation are of the processor's seconds on one thread, the least of so many repetitions; what
-two threads take by the clock, in turns with one, is printed beside them. MARGMAP_TIER and MARGMAP_BACKGROUND are set by the script.
+two threads take by the clock, in turns with one, is printed beside them. MARGMAP_TIER and MARGMAP_BACKGROUND are set by
+the script.
 """
 
 from __future__ import annotations
