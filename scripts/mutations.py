@@ -86,15 +86,15 @@ SWEEP_BREAKS = _of(
     ),
     (
         "def push(",
-        "outside[plan.factor[f.start[n] + j]] += weight",
-        "outside[plan.factor[f.start[n] + j]] = weight",
+        "outside[plan.factor[at + j]] += weight",
+        "outside[plan.factor[at + j]] = weight",
         "outside bounds of a part forget all products but the last",
         (f"{SWEEP}[dense]", f"{SWEEP}[structured]"),
     ),
     (
         "def push(",
-        "weight = _product(weight, limit[plan.factor[f.start[n] + k]])",
-        "weight = _product(weight, limit[plan.factor[f.start[n] + k]] ** 2)",
+        "weight = _product(weight, limit[plan.factor[at + k]])",
+        "weight = _product(weight, limit[plan.factor[at + k]] ** 2)",
         "siblings that are done tighten the bound outside of a part twice",
         (f"{SWEEP}[dense]", f"{SWEEP}[coins]", f"{SWEEP}[laminar]", f"{SWEEP}[latent tree]"),
     ),
@@ -962,6 +962,13 @@ TOGETHER_BREAKS = (
             "            c -= own\n",
             "the top of a circuit in pieces refers to other nodes of them",
             (f"{IN_PIECES}::test_the_reduced_circuit_is_the_one_made_whole",),
+        ),
+        (
+            "def _made(",
+            "scopes[forms.number[n] - begin] = same_scope[scope[n]]",
+            "scopes[forms.number[n] - begin] = scope[n]",
+            "scopes with the same variables of the query pass for different ones",
+            (f"{IN_PIECES}::test_the_reduction_knows_the_rows_and_scopes_of_its_nodes",),
         ),
     ),
     *_of(

@@ -343,7 +343,7 @@ BETWEEN = re.compile(r"<!-- (adversary|mutate):begin.*?<!-- \1:end -->", re.DOTA
 #: Pages that scripts wrote whole, compared with their records above.
 WHOLE = ("paper/report.md", "paper/short/report.md", "paper/large/report.md", "paper/ablation.md", "paper/beyond.md")
 #: Sections whose figures are being measured anew by others: take a line out as soon as its section has marks.
-UNDER_WAY = {"docs/benchmarks/scale.md": ("Large circuits", "Sessions", "Batches")}
+UNDER_WAY = {"docs/benchmarks/scale.md": ("Sessions", "Batches")}
 #: Figures without marks, by the reason why they need none.
 ALLOWED = {
     "a test compares it": {
@@ -396,7 +396,13 @@ ALLOWED = {
             "all runs with 2 s",
             "with 10 s of the processor for each run",
         ),
-        "docs/benchmarks/scale.md": ("The aim is 0.2 s or 5 %", "limits of 0.05 s"),
+        "docs/benchmarks/scale.md": (
+            "The aim is 0.2 s or 5 %",
+            "limits of 0.05 s",
+            "The aim, 1.5 times as fast",
+            "the aim of 8 evaluations",
+            "at most 1.1 times the smallest gap",
+        ),
         "docs/certificates.md": ("unpack to 1 MiB, or 200 times its size", "more than 256 MB, a sum"),
         "docs/formats.md": (
             "more than 4 GiB, or to more than 64 MiB and 200 times",

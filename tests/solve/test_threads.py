@@ -11,18 +11,20 @@ import pytest
 
 import margmap as mm
 from margmap.bench.generators import latent_tree
+from margmap.circuit.scopes import intern_scopes, members, number_by_appearance
 from margmap.foundation.threads import at_once, number_of_threads, using_threads
 from margmap.inference import pieces
 from margmap.inference.passes import forward_dense
 from margmap.inference.pieces import pass_up, pieces_of
 from margmap.inference.scaled import scaled
+from margmap.solve import query_circuit
 from margmap.solve import reduce as reducing
 from margmap.solve.hill_climb import change_apart, climb_from, go_on, go_on_by_parts, neighbourhoods
 from margmap.solve.methods.frontier import solve as solving
 from margmap.solve.methods.frontier.scope_tree import make_plan
 from margmap.solve.methods.frontier.sweep_by_parts import cut_of, sweep_by_parts
 from margmap.solve.output_bounds import relative_view, view_of
-from margmap.solve.query_circuit import rebuild
+from margmap.solve.query_circuit import rebuild, rows_of
 from margmap.solve.reduce import reduce_codes
 from margmap.solve.supports import deterministic_if_plain, find_deterministic, find_supports
 from margmap.solve.values import log_value
@@ -123,6 +125,34 @@ def test_pieces_without_equal_forms_fill_their_ranges(small_pieces, monkeypatch)
     assert moved
 
 
+def test_the_reduction_knows_the_rows_and_scopes_of_its_nodes(small_pieces, monkeypatch):
+    """They are those that are found in the circuit itself, and so are the plan and the bounds that rest on them."""
+    monkeypatch.setattr(query_circuit, "mostly_blocks", lambda start, rows: True)
+    compared = 0
+    for circuit, query, given in trees(80, least=900):
+        reduced = reduce_codes(circuit, query, *circuit.evidence_codes(given))
+        if reduced.parts is None:
+            assert reduced.rows is reduced.scope is None
+            continue
+        flat, compared = reduced.flat, compared + 1
+        words = -(-len(query) // 64)
+        assert np.array_equal(reduced.scope, intern_scopes(flat.kind, flat.start, flat.child, flat.var, words, True)[0])
+        assert np.array_equal(reduced.rows, rows_of(flat, reduced.parts))
+        assert rows_of(flat, reduced.parts, reduced.rows) is reduced.rows
+        one, other = make_plan(flat, len(query)), make_plan(flat, len(query), scope=reduced.scope)
+        assert all(np.array_equal(a, b) for a, b in zip(one[1], other[1], strict=True))
+    assert compared > 40
+
+
+def test_scopes_are_numbered_as_they_appear():
+    ids = np.array([4, 4, 2, 0, 2, 4, 5], dtype=np.int32)
+    assert number_by_appearance(ids, 6) == 4
+    assert ids.tolist() == [0, 0, 1, 2, 1, 0, 3]
+    circuit = latent_tree(1, variables=70, states=2)  # more than a word
+    sets = [frozenset(members(bits)) & {0, 1, 5, 66} for bits in circuit.scopes.bits]
+    assert [sets.index(one) for one in sets] == circuit.scopes.within([66, 0, 5, 1]).tolist()
+
+
 def large(number, least):
     """Reduced circuits with parts and dense blocks, few enough variables to enumerate."""
     for circuit, query, given in trees(number, least):
@@ -204,7 +234,7 @@ def test_bounds_in_the_place_of_the_weights(small_pieces):
 
 
 def test_a_reduced_circuit_that_was_written_over_in_vain_is_made_again(small_pieces, monkeypatch):
-    def in_vain(flat, cardinality, run, parts):
+    def in_vain(flat, cardinality, run, parts, known):
         flat.weight.fill(np.nan)
 
     for circuit, query, given in trees(12, least=700):
@@ -265,6 +295,11 @@ def test_work_is_shared_and_its_errors_come_back(monkeypatch):
         assert at_once([lambda i=i: time.sleep(0.001 * (5 - i)) or i for i in range(5)]) == list(range(5))
         with pytest.raises(ZeroDivisionError):
             at_once([lambda: 1 / 0, lambda: 1])
+        begun = []
+        assert at_once([lambda i=i: begun.append(i) or time.sleep(0.02) or i for i in range(4)], [1, 5, 2, 7]) == [
+            *range(4)
+        ]
+        assert sorted(begun[:2]) == [1, 3]  # the largest first
     here = threading.get_ident()
     with using_threads(1):
         assert at_once([threading.get_ident, threading.get_ident]) == [here, here]

@@ -25,10 +25,17 @@ class Scopes(NamedTuple):
 
     def meeting(self, columns: Sequence[int]) -> NDArray[np.bool_]:
         """Which scopes have some of these variables."""
+        return np.asarray(self._common(columns).any(axis=1))
+
+    def within(self, columns: Sequence[int]) -> IntArray:
+        """For each scope the first that has the same of these variables."""
+        return _same_scopes(self._common(columns))
+
+    def _common(self, columns: Sequence[int]) -> Bits:
         flags = np.zeros(64 * self.bits.shape[1], dtype=np.bool_)
         flags[list(columns)] = True
-        common = self.bits & np.packbits(flags, bitorder="little").view(np.uint64)
-        return np.asarray(common.any(axis=1))
+        common: Bits = self.bits & np.packbits(flags, bitorder="little").view(np.uint64)
+        return common
 
     def variables(self, node: int) -> list[int]:
         """The numbers of the variables below a node."""
@@ -137,6 +144,38 @@ def intern_scopes(
                     slots[slot] = r
         ids[i] = row
     return ids, bits[:count].copy()
+
+
+@kernel
+def _same_scopes(bits: Bits) -> IntArray:
+    """For each row of bits the first row that is equal."""
+    size = 64
+    while size < 2 * bits.shape[0]:
+        size *= 2
+    same, slots = np.empty(bits.shape[0], dtype=np.int32), np.full(size, -1, dtype=np.int32)
+    for s in range(bits.shape[0]):
+        slot = slot_of(bits[s], size)
+        while slots[slot] >= 0 and not same_bits(bits[slots[slot]], bits[s]):
+            slot = (slot + 1) & (size - 1)
+        if slots[slot] < 0:
+            slots[slot] = s
+        same[s] = slots[slot]
+    return same
+
+
+@kernel
+def number_by_appearance(ids: IntArray, most: int) -> int:
+    """Number the scopes of nodes anew, in place, in the order of the nodes; how many there are.
+
+    All numbers before are under ``most``.
+    """
+    count, number = 0, np.full(most, -1, dtype=np.int32)
+    for i in range(ids.size):
+        if number[ids[i]] < 0:
+            number[ids[i]] = count
+            count += 1
+        ids[i] = number[ids[i]]
+    return count
 
 
 @kernel

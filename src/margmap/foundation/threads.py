@@ -64,19 +64,22 @@ def using_threads(threads: int | None) -> Iterator[None]:
         _asked.reset(before)
 
 
-def at_once(calls: Sequence[Callable[[], T]]) -> list[T]:
+def at_once(calls: Sequence[Callable[[], T]], sizes: Sequence[float] | None = None) -> list[T]:
     """What independent calls return, in their order; done by this thread and by helpers, whoever is free.
 
-    What is interpreted is done by this thread alone, since only one thread at a time can interpret.
+    Where ``sizes`` say how much each call has to do, the largest is begun first, so that no thread waits long for the
+    last one. What is interpreted is done by this thread alone, since only one thread at a time can interpret.
     """
     helpers = min(number_of_threads(), len(calls)) - 1
     if helpers < 1 or interprets():
         return [call() for call in calls]
     results: dict[int, T] = {}
-    numbers, failed = count(), list[BaseException]()
+    order = range(len(calls)) if sizes is None else sorted(range(len(calls)), key=lambda i: -sizes[i])
+    places, failed = count(), list[BaseException]()
 
     def work() -> None:
-        while not failed and (number := next(numbers)) < len(calls):
+        while not failed and (place := next(places)) < len(calls):
+            number = order[place]
             try:
                 results[number] = calls[number]()
             except BaseException as error:

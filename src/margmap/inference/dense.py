@@ -42,14 +42,21 @@ def block_rows(
     return first
 
 
-def mostly_blocks(start: LongArray, rows: IntArray) -> bool:
-    """Whether most edges are in dense blocks of several rows, so that it pays to look at each block as a whole."""
+def _mostly_blocks_by_numpy(start: LongArray, rows: IntArray) -> bool:
     edges, beside = np.diff(start), (rows[1:] == rows[:-1]) & (rows[1:] >= 0)
-    if 2 * edges[rows >= 0].sum() <= start[-1]:
-        return False
     several = np.append(beside, False)
     several[1:] |= beside
     return bool(2 * edges[several].sum() > start[-1])
+
+
+@kernel(interpreted=_mostly_blocks_by_numpy)
+def mostly_blocks(start: LongArray, rows: IntArray) -> bool:
+    """Whether most edges are in dense blocks of several rows, so that it pays to look at each block as a whole."""
+    edges = 0
+    for n in range(rows.size):
+        if rows[n] >= 0 and ((n > 0 and rows[n - 1] == rows[n]) or (n + 1 < rows.size and rows[n + 1] == rows[n])):
+            edges += start[n + 1] - start[n]
+    return bool(2 * edges > start[rows.size])
 
 
 @kernel

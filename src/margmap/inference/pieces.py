@@ -40,7 +40,7 @@ class Pieces(NamedTuple):
 
     def up(self, work: Callable[[IntArray], None]) -> None:
         """Do work on all nodes, children first."""
-        at_once([partial(work, nodes) for nodes in self.below])
+        at_once([partial(work, nodes) for nodes in self.below], [nodes.size for nodes in self.below])
         work(self.top)
 
 
@@ -66,7 +66,10 @@ def _pieces_of(circuit: Circuit) -> Pieces | None:
 
 
 def _cut(parent: LongArray, own: FloatArray) -> LongArray:
-    """The piece of each scope, -1 for the top: the largest subtree is cut open until all are small enough."""
+    """The piece of each scope, -1 for the top: the largest subtree is cut open until none is more than a fair share.
+
+    Smaller ones would balance better, but leave more in the top, which one thread does while the others wait.
+    """
     size = own.copy()
     below: list[list[int]] = [[] for _ in own]
     order = _parts_first(parent)
@@ -74,13 +77,13 @@ def _cut(parent: LongArray, own: FloatArray) -> LongArray:
         if parent[s] >= 0:
             size[parent[s]] += size[s]
             below[parent[s]].append(s)
-    least = size.max() / (2 * PIECES)
+    fair = size.max() / PIECES
     heap = [(-size[s], s) for s in order if parent[s] < 0]
     heapify(heap)
     roots: list[int] = []
     while heap:
         negative, s = heappop(heap)
-        if -negative > least and below[s]:
+        if -negative > fair and below[s]:
             for part in below[s]:
                 heappush(heap, (-size[part], part))
         else:

@@ -86,13 +86,15 @@ def view_of(
     parts: LongArray | None = None,
     *,
     lean: bool = False,
+    known: IntArray | None = None,
 ) -> View:
     """The bounds of a circuit, which may be the empty one, that of no state; ``parts`` are those of a large one.
 
+    ``known`` are the first rows of its dense blocks, if whoever made it has found them.
     A ``lean`` view of a circuit with parts and dense blocks has no supports, which take a good part of what such a
     circuit takes.
     """
-    rows = rows_of(flat, parts)
+    rows = rows_of(flat, parts, known)
     lean = lean and parts is not None and rows is not None
     if parts is None and flat.num_nodes > 0:  # what is done one after the other below, in one call
         words, groups = support_words(cardinality)
@@ -111,22 +113,23 @@ def view_of(
     return View(flat, log_factor, supports, output_bounds(flat, deterministic, run, rows, parts))
 
 
-def relative_view(flat: Flat, cardinality: IntArray, run: Runner, parts: LongArray) -> View | None:
+def relative_view(
+    flat: Flat, cardinality: IntArray, run: Runner, parts: LongArray, known: IntArray | None = None
+) -> View | None:
     """A lean view in the memory that the circuit has: the shares are written over its weights.
 
     So its circuit is the one that is left when each node is divided by its bound, whose own bounds are 1. Where a share
     is too small for a double, or there are few dense blocks, it is None, and ``flat`` is of no use any more.
     """
-    rows = rows_of(flat, parts)
+    rows = rows_of(flat, parts, known)
     if rows is None:
         return None
     deterministic = _deterministic(flat, cardinality, run, rows, parts)
     work = partial(_bounds_of_all, flat, rows, deterministic, parts, flat.weight)
     value, exponent, share, faithful, least = run(work, flat.num_edges, 24 * flat.num_nodes)
     log_upper = log_bound(value[-1], exponent[-1])
-    value.fill(1.0)
-    exponent.fill(0.0)
-    bounds = Bounds(deterministic, value, exponent, share, 0.0, True, float(least), rows, parts)
+    ones, zeros = (np.broadcast_to(np.float64(x), flat.num_nodes) for x in (1.0, 0.0))  # which take no memory
+    bounds = Bounds(deterministic, ones, zeros, share, 0.0, True, float(least), rows, parts)
     return View(flat, log_upper, no_supports(cardinality), bounds) if faithful else None
 
 

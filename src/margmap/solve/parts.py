@@ -33,4 +33,5 @@ def downwards(parts: LongArray, nodes: int, work: Callable[[int, int], T]) -> No
 
 
 def _parts_at_once(parts: LongArray, work: Callable[[int, int], T]) -> list[T]:
-    return at_once([partial(work, begin, end) for begin, end in pairwise(parts.tolist())])
+    ranges = list(pairwise(parts.tolist()))
+    return at_once([partial(work, *one) for one in ranges], [end - begin for begin, end in ranges])

@@ -57,11 +57,14 @@ class Flat(NamedTuple):
         return int(self.child.size)
 
 
-def rows_of(flat: Flat, parts: LongArray | None = None) -> IntArray | None:
+def rows_of(flat: Flat, parts: LongArray | None = None, known: IntArray | None = None) -> IntArray | None:
     """For each node the first row of its dense block, or -1, see :mod:`margmap.inference.dense`.
 
-    None if most edges are in none: kernels have machine code of its own for that.
+    None if most edges are in none: kernels have machine code of its own for that. Whoever made the circuit may have
+    found the rows on the way (``known``).
     """
+    if known is not None:
+        return known if mostly_blocks(flat.start, known) else None
 
     def work(begin: int, end: int) -> IntArray:  # whose children are others than those of other parts
         rows: IntArray = block_rows(flat.kind[begin:end], flat.start[begin : end + 1], flat.child, flat.weight, None)

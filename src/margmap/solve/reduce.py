@@ -17,12 +17,14 @@ from numpy.typing import NDArray
 from margmap.circuit import PRODUCT, Circuit, FloatArray, IntArray, KindArray, LongArray, Name
 from margmap.circuit.observation import Observation
 from margmap.circuit.properties import require_tractable
+from margmap.circuit.scopes import number_by_appearance
 from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Runner, to_the_end
 from margmap.foundation.memory import on_own_pages
 from margmap.foundation.pairs import log_of, moved
 from margmap.foundation.threads import at_once
+from margmap.inference.dense import block_rows
 from margmap.inference.passes import edge_share, forward, forward_dense
 from margmap.inference.pieces import Pieces, pass_up, pieces_of
 from margmap.inference.scaled import Scaled, is_dense, require_within_reach, scaled
@@ -46,8 +48,11 @@ class Reduced:
     rounding: float
     #: A state that may be a good one to begin with: in a session the last answer to the same query.
     start: IntArray | None = None
-    #: The parts of a large circuit, see :mod:`margmap.solve.parts`.
+    #: The parts of a large circuit, see :mod:`margmap.solve.parts`; for each node of it the first row of its dense
+    #: block, or -1, and its scope, numbered as they first appear.
     parts: LongArray | None = None
+    rows: IntArray | None = None
+    scope: IntArray | None = None
     #: What scoring a state on the circuit as given can start from; None if nothing was kept for it.
     needed: Needed | Known | None = None
     #: How it is made once more; None if whoever asks needs it afterwards, so that no method may write over its arrays.
@@ -95,8 +100,8 @@ def reduce_codes(
         return _by_edges(circuit, columns, codes, reals, run)
     query, pieces = query_of(circuit, columns), pieces_of(circuit)
     if pieces is not None:
-        found, parts = by_pieces(circuit, pieces, query, codes, reals, run)
-        return replace(of_root(circuit, columns, query.cardinality, *found), parts=parts)
+        found, layout = by_pieces(circuit, pieces, columns, query, codes, reals, run)
+        return replace(of_root(circuit, columns, query.cardinality, *found), **layout)
     return of_root(circuit, columns, query.cardinality, *_by_blocks(circuit, query, codes, reals, run))
 
 
@@ -151,61 +156,86 @@ def _by_blocks(
 
 
 def by_pieces(
-    circuit: Circuit, pieces: Pieces, query: Query, codes: IntArray, reals: FloatArray, run: Runner
-) -> tuple[tuple[Flat, float, float, float], LongArray | None]:
-    """The same for a large circuit in pieces, by several threads; and the parts of the reduced circuit."""
+    circuit: Circuit,
+    pieces: Pieces,
+    columns: Sequence[int],
+    query: Query,
+    codes: IntArray,
+    reals: FloatArray,
+    run: Runner,
+) -> tuple[tuple[Flat, float, float, float], dict[str, Any]]:
+    """The same for a large circuit in pieces, by several threads; and its parts, rows and scopes (:class:`Reduced`)."""
     room = 12 * circuit.num_edges + 96 * circuit.num_nodes
-    work = partial(_pieces_reduced, circuit, pieces, query, codes, reals)
-    flat, log_factor, value, exponent, parts, all_used = run(work, 4 * circuit.num_edges, room)
+    work = partial(_pieces_reduced, circuit, pieces, circuit.scopes.within(columns), query, codes, reals)
+    flat, log_factor, value, exponent, layout, all_used = run(work, 4 * circuit.num_edges, room)
     if value == 0:
         raise impossible()
     if not all_used:  # an indicator that nothing leads to goes
-        return (rebuild(flat, np.ones(flat.num_edges, dtype=np.bool_), run)[0], log_factor, value, exponent), None
-    return (flat, log_factor, value, exponent), parts
+        return (rebuild(flat, np.ones(flat.num_edges, dtype=np.bool_), run)[0], log_factor, value, exponent), {}
+    return (flat, log_factor, value, exponent), layout
 
 
 def _pieces_reduced(
-    circuit: Circuit, pieces: Pieces, query: Query, codes: IntArray, reals: FloatArray, stop: LongArray
-) -> tuple[Flat, float, float, float, LongArray, bool]:
-    """The reduced circuit, the log of a factor, the root's value as a pair, the parts, whether all indicators are used.
+    circuit: Circuit,
+    pieces: Pieces,
+    same_scope: IntArray,
+    query: Query,
+    codes: IntArray,
+    reals: FloatArray,
+    stop: LongArray,
+) -> tuple[Flat, float, float, float, dict[str, Any], bool]:
+    """The reduced circuit, the log of a factor, the root's value as a pair, its parts, rows and scopes.
 
-    Each piece has a range of the store to itself. Where forms turn out to be equal it is not filled, and the gaps that
-    are left between them are closed at the end.
+    And whether all indicators are used. Each piece has a range of the store to itself. Where forms turn out to be equal
+    it is not filled, and the gaps that are left between them are closed at the end.
     """
     s, most, leaves = scaled(circuit), most_children(circuit, query), int(query.first_leaf[-1])
-    value, exponent, factor, power = (on_own_pages(circuit.num_nodes, np.float64) for _ in range(4))
+    # In one piece of memory, which takes fewer pages from the system.
+    value, exponent, factor, power = on_own_pages(4 * circuit.num_nodes, np.float64).reshape(4, -1)
     pass_up(circuit, codes, reals, value, exponent)
     live, used = np.zeros(circuit.num_nodes, dtype=np.bool_), np.zeros(leaves, dtype=np.bool_)
     live[-1] = query.asked[-1] and value[-1] > 0
 
     def needed(nodes: IntArray) -> tuple[IntArray, int, int]:
-        mark_live(s, value, query, nodes, live, used, stop)
-        order = nodes[np.take(live, nodes)]
-        return order, *room_for(s, order, value, query)
+        return _needed(s, value, query, nodes, live, used, stop)
 
     top = needed(pieces.top)
-    room = [*at_once([partial(needed, nodes) for nodes in pieces.below]), top]
+    sizes = [nodes.size for nodes in pieces.below]
+    room = [*at_once([partial(needed, nodes) for nodes in pieces.below], sizes), top]
     first = np.cumsum([leaves] + [int(nodes) for _, nodes, _ in room])
     edge = np.cumsum([0] + [int(edges) for _, _, edges in room])
     store = _store_for(query, int(first[-1]), int(edge[-1]))
     forms = Forms(np.empty(s.kind.size, dtype=np.int32), factor, power)
     forms.number[-1] = -1  # if the query reaches nothing
+    scopes = (circuit.scopes.id, same_scope, np.zeros(query.cardinality.size, dtype=np.int32))
 
-    def made(i: int) -> int:
-        order, nodes = room[i][0], slice(first[i], first[i + 1])
-        slots = np.full(1 << max(6, (2 * order.size + 1).bit_length()), -1, dtype=np.int32)
-        store.start[first[i]] = edge[i]
-        own = store._replace(slots=slots)
-        store.var[nodes] = store.value[nodes] = -1
-        store.seen_at[nodes] = -1
-        begin, last = int(first[i]), int(edge[i + 1])
-        return int(build(s, s.rows, order, value, exponent, query, forms, own, begin, last, most, stop))
+    def made(i: int) -> tuple[int, IntArray, IntArray]:
+        ends = (int(first[i]), int(first[i + 1]), int(edge[i]), int(edge[i + 1]))
+        return _made(s, room[i][0], value, exponent, query, forms, store, *ends, most, *scopes, stop)
 
-    ends = at_once([partial(made, i) for i in range(len(pieces.below))])
-    ends.append(made(len(pieces.below)))
+    found = at_once([partial(made, i) for i in range(len(pieces.below))], np.diff(edge)[:-1].tolist())
+    found.append(made(len(pieces.below)))
+    ends = [end for end, _, _ in found]
     flat, parts = _closed(store, leaves, first, ends, int(forms.number[-1]))
     log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1])) if live[-1] else 0.0
-    return flat, log_factor, float(value[-1]), float(exponent[-1]), parts, bool(used.all())
+    layout = {"parts": parts, **_rows_and_scopes(found, np.repeat(scopes[2], query.cardinality), flat.num_nodes)}
+    return flat, log_factor, float(value[-1]), float(exponent[-1]), layout, bool(used.all())
+
+
+def _rows_and_scopes(
+    found: list[tuple[int, IntArray, IntArray]], of_leaves: IntArray, nodes: int
+) -> dict[str, IntArray]:
+    """The first rows of dense blocks and the scopes of so many nodes, from those of the ranges."""
+    rows, scope = [np.full(of_leaves.size, -1, dtype=np.int32)], [of_leaves]
+    begin = of_leaves.size
+    for _, own_rows, own_scope in found:
+        own_rows[own_rows >= 0] += np.int32(begin)
+        rows.append(own_rows)
+        scope.append(own_scope)
+        begin += own_rows.size
+    numbers = np.concatenate(scope)[:nodes]
+    number_by_appearance(numbers, int(numbers.max(initial=0)) + 1)
+    return {"rows": np.concatenate(rows)[:nodes], "scope": numbers}
 
 
 def _store_for(query: Query, nodes: int, edges: int) -> Store:
@@ -250,8 +280,20 @@ def _closed(store: Store, leaves: int, first: LongArray, ends: list[int], root: 
 
 def query_of(circuit: Circuit, columns: Sequence[int]) -> Query:
     """A query as kernels take it."""
-    asked = np.take(circuit.scopes.meeting(columns), circuit.scopes.id)  # quicker than an index
-    return Query(*_asked(circuit, columns), asked)
+    return Query(*_asked(circuit, columns), _of_scopes(circuit.scopes.meeting(columns), circuit.scopes.id))
+
+
+def _of_scopes_by_numpy(meets: NDArray[np.bool_], scope: IntArray) -> NDArray[np.bool_]:
+    return np.take(meets, scope)  # quicker than an index
+
+
+@kernel(interpreted=_of_scopes_by_numpy)
+def _of_scopes(meets: NDArray[np.bool_], scope: IntArray) -> NDArray[np.bool_]:
+    """What holds for the scopes of nodes, for the nodes."""
+    found = np.empty(scope.size, dtype=np.bool_)
+    for n in range(scope.size):
+        found[n] = meets[scope[n]]
+    return found
 
 
 def _asked(circuit: Circuit, columns: Sequence[int]) -> tuple[IntArray, IntArray, LongArray]:
@@ -264,7 +306,11 @@ def _asked(circuit: Circuit, columns: Sequence[int]) -> tuple[IntArray, IntArray
 
 def most_children(circuit: Circuit, query: Query) -> int:
     """The most edges that a node can have in the reduced circuit."""
-    return max(int(np.diff(circuit.start).max()), int(query.cardinality.max(initial=0)))
+    return max(circuit.kept(_widest), int(query.cardinality.max(initial=0)))
+
+
+def _widest(circuit: Circuit) -> int:
+    return int(np.diff(circuit.start).max())
 
 
 def _without_room(flat: Flat, nodes: int) -> Flat:
@@ -429,6 +475,74 @@ def mark_live(
             if s.rows[n] >= 0:
                 block = s.rows[n]
     return nodes, edges
+
+
+@kernel
+def _needed(
+    s: Scaled,
+    value: FloatArray,
+    query: Query,
+    nodes: IntArray,
+    live: NDArray[np.bool_],
+    used: NDArray[np.bool_],
+    stop: LongArray,
+) -> tuple[IntArray, int, int]:
+    """Those of some nodes that the query can still reach (:func:`mark_live`), and the room that their forms need."""
+    mark_live(s, value, query, nodes, live, used, stop)
+    order, found = np.empty(nodes.size, dtype=np.int32), 0
+    for n in nodes:
+        order[found] = n
+        found += live[n]
+    order = order[:found].copy()
+    room_nodes, room_edges = room_for(s, order, value, query)
+    return order, room_nodes, room_edges
+
+
+@kernel
+def _made(
+    s: Scaled,
+    order: IntArray,
+    value: FloatArray,
+    exponent: FloatArray,
+    query: Query,
+    forms: Forms,
+    store: Store,
+    begin: int,
+    end: int,
+    first_edge: int,
+    last_edge: int,
+    most: int,
+    scope: IntArray,
+    same_scope: IntArray,
+    of_variable: IntArray,
+    stop: LongArray,
+) -> tuple[int, IntArray, IntArray]:
+    """Make the forms of a piece in its range of the store; the end of its nodes, their rows of dense blocks and scopes.
+
+    Rows are counted from ``begin`` on. The scope of a node of the circuit is known, and ``same_scope`` has for it the
+    first that has the same variables of the query; those of the query's own variables go to ``of_variable``.
+    """
+    size = 64
+    while size < 2 * order.size:
+        size *= 2
+    slots = np.full(size, -1, dtype=np.int32)
+    store.start[begin] = first_edge
+    for n in range(begin, end):
+        store.var[n] = store.value[n] = -1
+        store.seen_at[n] = -1
+    own = Store(
+        store.kind, store.start, store.child, store.weight, store.var, store.value, slots, store.seen_at, store.place
+    )
+    count = build(s, s.rows, order, value, exponent, query, forms, own, begin, last_edge, most, stop)
+    rows = block_rows(store.kind[begin:count], store.start[begin : count + 1], store.child, store.weight, None)
+    scopes = np.zeros(count - begin, dtype=np.int32)
+    if stop[0] == 0:  # otherwise not all nodes have a form
+        for n in order:
+            if forms.number[n] >= begin:
+                scopes[forms.number[n] - begin] = same_scope[scope[n]]
+            if s.kind[n] < PRODUCT:
+                of_variable[query.position[s.var[n]]] = same_scope[scope[n]]
+    return count, rows, scopes
 
 
 @kernel

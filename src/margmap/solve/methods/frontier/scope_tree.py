@@ -31,7 +31,9 @@ class Plan(NamedTuple):
     node: IntArray
     part_at: LongArray
     part: IntArray
-    #: Like ``Flat.child``, but only below products, whose children are in the order of their scope's parts.
+    #: The children of the products, in the order of their scope's parts: ``factor[factor_at[s]:factor_at[s + 1]]`` has
+    #: those of the first product of scope s, then of the next one.
+    factor_at: LongArray
     factor: IntArray
     #: Nodes of scope s that something outside of it uses: ``out[out_at[s]:out_at[s + 1]]``; column of each, or -1.
     out_at: LongArray
@@ -40,12 +42,21 @@ class Plan(NamedTuple):
 
 
 def make_plan(
-    flat: Flat, variables: int, run: Runner = to_the_end, check: Callable[[], None] | None = None
+    flat: Flat,
+    variables: int,
+    run: Runner = to_the_end,
+    check: Callable[[], None] | None = None,
+    scope: IntArray | None = None,
 ) -> tuple[Flat, Plan] | None:
     """A plan, with the circuit rewritten if its products skip levels of the tree; None if there is no tree.
 
-    ``check`` is called now and then during the rewriting, which is not compiled.
+    ``check`` is called now and then during the rewriting, which is not compiled. ``scope`` has the scope of each node,
+    numbered as they first appear, if whoever made the circuit knows them.
     """
+    if scope is not None:
+        fits, plan = _planned(flat, scope, int(scope.max()) + 1, run)
+        if fits:
+            return flat, plan
     words = max(1, -(-variables // 64))
     scope, bits = intern_scopes(flat.kind, flat.start, flat.child, flat.var, words, True)
     fits, plan = _planned(flat, scope, bits.shape[0], run)
@@ -179,36 +190,38 @@ def plan_of(
     n_nodes = f.kind.size
     place = np.zeros(n_nodes, dtype=np.int32)
     node_at = np.zeros(n_scopes + 1, dtype=np.int64)
-    for n in nodes:
-        place[n] = node_at[scope[n] + 1]
-        node_at[scope[n] + 1] += 1
-    for s in range(n_scopes):
-        node_at[s + 1] += node_at[s]
-    node = np.zeros(nodes.size, dtype=np.int32)
-    for n in nodes:
-        node[node_at[scope[n]] + place[n]] = n
-
-    fits = True
-    whole = np.full(n_scopes, -1, dtype=np.int32)
-    part_at = np.zeros(n_scopes + 1, dtype=np.int64)
-    column = np.full(n_nodes, -1, dtype=np.int32)
+    # Of each scope the one that it is a part of, how many parts it has itself, its products and their edges.
+    whole, part_at = np.full(n_scopes, -1, dtype=np.int32), np.zeros(n_scopes + 1, dtype=np.int64)
+    products, edges = np.zeros(n_scopes, dtype=np.int64), np.zeros(n_scopes, dtype=np.int64)
+    column, used = np.full(n_nodes, -1, dtype=np.int32), 1
     column[n_nodes - 1] = 0
+    fits = True
     for n in nodes:
+        s = scope[n]
+        place[n] = node_at[s + 1]
+        node_at[s + 1] += 1
         if f.kind[n] != PRODUCT:
             continue
         if stop[0] != 0:
             break
+        products[s] += 1
+        edges[s] += f.start[n + 1] - f.start[n]
         for e in range(f.start[n], f.start[n + 1]):
-            t = scope[f.child[e]]
-            column[f.child[e]] = 0
+            c = f.child[e]
+            t = scope[c]
+            used += column[c] < 0
+            column[c] = 0
             if whole[t] < 0:
-                whole[t] = scope[n]
-                part_at[scope[n] + 1] += 1
-            elif whole[t] != scope[n]:
+                whole[t] = s
+                part_at[s + 1] += 1
+            elif whole[t] != s:
                 fits = False
-    for n in nodes:
-        if f.kind[n] == PRODUCT and f.start[n + 1] - f.start[n] != part_at[scope[n] + 1]:
-            fits = False
+    factor_at = np.zeros(n_scopes + 1, dtype=np.int64)
+    for s in range(n_scopes):
+        # The children of a product are parts that have nothing in common, so that none has more of them than there are.
+        fits &= edges[s] == products[s] * part_at[s + 1]
+        factor_at[s + 1] = factor_at[s] + edges[s]
+        node_at[s + 1] += node_at[s]
     for s in range(n_scopes):
         part_at[s + 1] += part_at[s]
     part = np.zeros(part_at[n_scopes], dtype=np.int32)
@@ -219,23 +232,28 @@ def plan_of(
             part_place[t] = filled[whole[t]] - part_at[whole[t]]
             part[filled[whole[t]]] = t
             filled[whole[t]] += 1
-    if fits:
+    node, out = np.zeros(nodes.size, dtype=np.int32), np.zeros(used, dtype=np.int32)
+    if stop[0] == 0:  # otherwise not all of them have a place
         for n in nodes:
-            if f.kind[n] == PRODUCT:
-                for e in range(f.start[n], f.start[n + 1]):
-                    factor[f.start[n] + part_place[scope[f.child[e]]]] = f.child[e]
+            node[node_at[scope[n]] + place[n]] = n
     out_at = np.zeros(n_scopes + 1, dtype=np.int64)
-    for n in nodes:
-        if column[n] >= 0:
-            column[n] = out_at[scope[n] + 1]
-            out_at[scope[n] + 1] += 1
+    at = 0
     for s in range(n_scopes):
-        out_at[s + 1] += out_at[s]
-    out = np.zeros(out_at[n_scopes], dtype=np.int32)
-    for n in nodes:
-        if column[n] >= 0:
-            out[out_at[scope[n]] + column[n]] = n
-    return fits, Plan(scope, place, node_at, node, part_at, part, factor, out_at, out, column)
+        if stop[0] != 0:
+            break
+        first = factor_at[s]
+        for i in range(node_at[s], node_at[s + 1]):
+            n = node[i]
+            if column[n] >= 0:
+                column[n], out[at] = at - out_at[s], n
+                at += 1
+            if fits and f.kind[n] == PRODUCT:
+                for e in range(f.start[n], f.start[n + 1]):
+                    factor[first + part_place[scope[f.child[e]]]] = f.child[e]
+                first += f.start[n + 1] - f.start[n]
+        out_at[s + 1] = at
+    given = (factor_at, factor[: factor_at[n_scopes]])
+    return fits, Plan(scope, place, node_at, node, part_at, part, *given, out_at, out, column)
 
 
 @kernel

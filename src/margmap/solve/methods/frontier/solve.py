@@ -12,9 +12,9 @@ from functools import partial
 
 import numpy as np
 
-from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
+from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, KindArray, LongArray
 from margmap.errors import StructureError
-from margmap.foundation.jit import interprets
+from margmap.foundation.jit import interprets, kernel
 from margmap.foundation.limits import Limits, Status, Stopped, quick
 from margmap.foundation.pairs import raised
 from margmap.solve.conditional_bounds import tightest
@@ -32,7 +32,7 @@ from margmap.solve.query_circuit import Flat
 from margmap.solve.reduce import Reduced
 from margmap.solve.regroup import regrouped
 from margmap.solve.result import Outcome
-from margmap.solve.supports import undecided
+from margmap.solve.supports import Flags, undecided
 
 FIRST_WIDTH = 64
 WIDTH_GROWTH = 8
@@ -83,7 +83,8 @@ def solve(
     With constraints, ``priced`` is the problem with prices on them.
     """
     flat = reduced.flat if priced is None else priced.flat
-    planned = make_plan(flat, reduced.cardinality.size, limits.run, limits.check)
+    scope = reduced.scope if priced is None else None
+    planned = make_plan(flat, reduced.cardinality.size, limits.run, limits.check, scope)
     if planned is None:
         raise StructureError(NOT_STRUCTURED)
     return solve_planned(reduced, limits, *planned, k=k, width=width, max_width=max_width, priced=priced)
@@ -231,11 +232,12 @@ def _first_view(reduced: Reduced, flat: Flat, limits: Limits) -> tuple[Reduced, 
     if flat is not reduced.flat or reduced.parts is None:
         return reduced, view_of(flat, 0.0, cardinality, limits.run)
     if reduced.again is not None and not interprets():  # which may begin anew when it takes long
-        view = relative_view(flat, cardinality, limits.run, reduced.parts)
+        view = relative_view(flat, cardinality, limits.run, reduced.parts, reduced.rows)
         if view is not None:
             return reduced, view
         reduced = reduced.again()
-    return reduced, view_of(reduced.flat, 0.0, cardinality, limits.run, reduced.parts, lean=True)
+    given = (reduced.flat, 0.0, cardinality, limits.run, reduced.parts)
+    return reduced, view_of(*given, lean=True, known=reduced.rows)
 
 
 def _first_states(
@@ -266,8 +268,25 @@ def _within(work: Callable[[LongArray], Swept], multiplications: int, limits: Li
 
 def few_exclude(view: View) -> bool:
     """Whether few edges below sums lead to children that exclude each other."""
-    edges, deterministic = np.diff(view.flat.start), view.bounds.deterministic
-    return bool(edges[deterministic].sum() < MOST_EXCLUDING * edges[view.flat.kind == SUM].sum())
+    excluding, edges = _edges_below_sums(view.flat.kind, view.flat.start, view.bounds.deterministic)
+    return bool(excluding < MOST_EXCLUDING * edges)
+
+
+def _edges_below_sums_by_numpy(kind: KindArray, start: LongArray, deterministic: Flags) -> tuple[int, int]:
+    edges = np.diff(start)
+    return int(edges[deterministic].sum()), int(edges[kind == SUM].sum())
+
+
+@kernel(interpreted=_edges_below_sums_by_numpy)
+def _edges_below_sums(kind: KindArray, start: LongArray, deterministic: Flags) -> tuple[int, int]:
+    """How many edges are below deterministic sums, and how many below all sums."""
+    excluding, edges = 0, 0
+    for n in range(kind.size):
+        if kind[n] == SUM:
+            edges += start[n + 1] - start[n]
+        if deterministic[n]:
+            excluding += start[n + 1] - start[n]
+    return excluding, edges
 
 
 def after_sweep(

@@ -429,15 +429,16 @@ def _far_from_zero(values: FloatArray) -> bool:
 @kernel
 def push(f: Flat, plan: Plan, s: int, j: int, total: FloatArray, limit: FloatArray, outside: FloatArray) -> None:
     """Outside bounds of the nodes of part ``j`` that the products of scope ``s`` use."""
-    parts = plan.part_at[s + 1] - plan.part_at[s]
+    parts, at = plan.part_at[s + 1] - plan.part_at[s], plan.factor_at[s]
     for i in range(plan.node_at[s], plan.node_at[s + 1]):
         n = plan.node[i]
         if f.kind[n] == PRODUCT:
             weight = total[n]
             for k in range(parts):
                 if k != j:
-                    weight = _product(weight, limit[plan.factor[f.start[n] + k]])
-            outside[plan.factor[f.start[n] + j]] += weight
+                    weight = _product(weight, limit[plan.factor[at + k]])
+            outside[plan.factor[at + j]] += weight
+            at += parts
 
 
 @kernel
@@ -699,14 +700,11 @@ def _gather(f: Flat, plan: Plan, s: int, first: FloatArray) -> FloatArray:
     for i in range(plan.node_at[s], plan.node_at[s + 1]):
         products += f.kind[plan.node[i]] == PRODUCT
     laid = np.zeros((first.shape[0], products))
-    p = 0
-    for i in range(plan.node_at[s], plan.node_at[s + 1]):
-        n = plan.node[i]
-        if f.kind[n] == PRODUCT:
-            column = plan.column[plan.factor[f.start[n]]]
-            for r in range(first.shape[0]):
-                laid[r, p] = first[r, column]
-            p += 1
+    parts = plan.part_at[s + 1] - plan.part_at[s]
+    for p in range(products):
+        column = plan.column[plan.factor[plan.factor_at[s] + p * parts]]
+        for r in range(first.shape[0]):
+            laid[r, p] = first[r, column]
     return laid
 
 
@@ -732,11 +730,11 @@ def _join(
     for i in range(begin, end):
         n = plan.node[i]
         if f.kind[n] == PRODUCT:
-            row[p] = i - begin
-            column[p] = plan.column[plan.factor[f.start[n] + j + 1]]
+            row[p], at = i - begin, plan.factor_at[s] + p * parts
+            column[p] = plan.column[plan.factor[at + j + 1]]
             weight[p] = total[n]
             for k in range(j + 2, parts):
-                weight[p] = _product(weight[p], limit[plan.factor[f.start[n] + k]])
+                weight[p] = _product(weight[p], limit[plan.factor[at + k]])
             p += 1
     pair_first, pair_second, score, lost = _score(
         first, second, column, weight, floor, pairs, pending, step, first_use, second_use, stop, work

@@ -39,8 +39,9 @@ _SHARE = 4
 class Cut(NamedTuple):
     """How the scopes of a plan are divided."""
 
-    #: For each part the scopes that it consists of with all that is below them.
+    #: For each part the scopes that it consists of with all that is below them, and how many nodes it has.
     roots: tuple[tuple[int, ...], ...]
+    sizes: tuple[int, ...]
     #: The other scopes, those of the top, each before its own parts.
     top: LongArray
     #: Which scopes are roots of parts.
@@ -64,9 +65,10 @@ def cut_of(plan: Plan, parts: LongArray) -> Cut | None:
             top.append(s)
             waiting.extend(part[part_at[s] : part_at[s + 1]])
     used = tuple(tuple(each) for each in roots if each)
+    sizes = tuple([size for size, each in zip(np.diff(parts).tolist(), roots, strict=True) if each])
     done = np.zeros(len(part_of), dtype=np.bool_)
     done[[s for each in used for s in each]] = True
-    return Cut(used, np.array(top, dtype=np.int64), done) if len(used) > 1 and top else None
+    return Cut(used, sizes, np.array(top, dtype=np.int64), done) if len(used) > 1 and top else None
 
 
 def sweep_by_parts(
@@ -103,7 +105,7 @@ def sweep_by_parts(
                 return end, kept, exponents, widest, 0
         return TO_THE_END, kept, exponents, widest, budget // _SHARE - int(work[0])
 
-    found = at_once([partial(below, i) for i in range(len(cut.roots))])
+    found = at_once([partial(below, i) for i in range(len(cut.roots))], cut.sizes)
     ends, widest, left = [one[0] for one in found], max(one[3] for one in found), budget - sum(one[4] for one in found)
     end, exponent = min(ends) if STOPPED in ends else max(ends), sum(one[2] for one in found)
     if end == TO_THE_END and left > 0:
