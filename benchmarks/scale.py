@@ -5,9 +5,9 @@
     .venv/bin/python benchmarks/scale.py --parts large --sizes 784x256 --seeds 5      # 51 M edges, and 4 GB
 
 Parts: ``large`` (latent trees: what a query costs beside one evaluation, peak memory, how cost grows), ``learned``
-(latent trees that were learned), ``session`` (100 changes of one variable beside queries from scratch: first all changes
-in a row, as somebody explores a model, and then all queries; then both in turn, each with the caches that the other has
-filled) and ``batch`` (rows a second). What stays hard is in ``hard.py``.
+(latent trees that were learned), ``session`` (100 changes of one variable beside queries from scratch) and ``batch``
+(rows a second). The changes of a session are measured twice: first all of them in a row, as somebody explores a model,
+and then all queries from scratch; then both in turn, so that each finds the caches as the other has left them. What stays hard is in ``hard.py``.
 
 An evaluation is one pass over the circuit edge by edge, on one core, as ``log_marginal`` did it before dense blocks
 were multiplied: the pass is written down here, so that the measure stays the same when the library gets quicker. Every
@@ -250,12 +250,11 @@ def session(changes: int, quick: bool, only: list[str]) -> None:
         circuits["plants"] = load_circuit(DATA / data["circuit"])
     for name, circuit in circuits.items():
         query, given = named(circuit, *question(len(circuit.variables), 30, 30, 0))
-        rng, rows = np.random.default_rng(0), []
+        rng, rows, first = np.random.default_rng(0), [], given
         for _ in range(changes):
             changed = list(given)[int(rng.integers(len(given)))]
             given = {**given, changed: 1 - given[changed]}
             rows.append(given)
-        first = {**rows[0], **named(circuit, *question(len(circuit.variables), 30, 30, 0))[1]}
         for how, in_turn in (("in a row", False), ("in turn with queries from scratch", True)):
             asked, kept, scratch, answers = mm.Session(circuit), [], [], []
             asked.marginal_map(query, first)
