@@ -7,7 +7,8 @@
 Parts: ``large`` (latent trees: what a query costs beside one evaluation, peak memory, how cost grows), ``learned``
 (latent trees that were learned), ``session`` (100 changes of one variable beside queries from scratch) and ``batch``
 (rows a second). The changes of a session are measured twice: first all of them in a row, as somebody explores a model,
-and then all queries from scratch; then both in turn, so that each finds the caches as the other has left them. What stays hard is in ``hard.py``.
+and then all queries from scratch; then both in turn, so that each finds the caches as the other has left them. What
+stays hard is in ``hard.py``.
 
 An evaluation is one pass over the circuit edge by edge, on one core, as ``log_marginal`` did it before dense blocks
 were multiplied: the pass is written down here, so that the measure stays the same when the library gets quicker. Every

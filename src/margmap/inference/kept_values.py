@@ -90,7 +90,7 @@ class KeptValues:
         else:
             above = parents(self.circuit)
             known = (self.value, self.exponent, self.powers, self._marks, self._changed)
-            changed = self._changed[: _bring(s, above.blocks, above, *before, codes, reals, *known)]
+            changed = self._changed[: _bring(s, above.blocks, above, before[0], before[1], codes, reals, *known)]
         self._row = (codes.copy(), reals.copy()) if before is None else before  # which is the same row now
         return changed
 
@@ -105,8 +105,8 @@ def _bring(
     s: Scaled,
     rows: IntArray | None,
     parents: Parents,
-    before: IntArray,
-    before_reals: FloatArray,
+    last_codes: IntArray,
+    last_reals: FloatArray,
     codes: IntArray,
     reals: FloatArray,
     value: FloatArray,
@@ -115,9 +115,9 @@ def _bring(
     marks: NDArray[np.uint8],
     changed: IntArray,
 ) -> int:
-    """Compute what is above the variables in which two rows differ again, as far as values change.
+    """Compute what is above the variables in which a row differs from the last one again, as far as values change.
 
-    The row before becomes the other one. The nodes that have another value now go to ``changed``, children first; how
+    The last row becomes this one. The nodes that have another value now go to ``changed``, children first; how
     many they are is returned. ``powers[0]`` is how many exponents are not 0. ``rows`` are those of the parents, or
     None.
     """
@@ -125,12 +125,12 @@ def _bring(
     var, table_start, table, table_shift = s.var, s.table_start, s.table, s.table_shift
     above_at, above, words = parents.at, parents.node, marks.view(np.uint64)
     n, leaf_at, leaf = kind.size, parents.leaf_at, parents.leaf
-    for v in range(codes.size):
-        same = reals[v] == before_reals[v] or (np.isnan(reals[v]) and np.isnan(before_reals[v]))
-        if same and codes[v] == before[v]:
+    for x in range(codes.size):
+        same = reals[x] == last_reals[x] or (np.isnan(reals[x]) and np.isnan(last_reals[x]))
+        if same and codes[x] == last_codes[x]:
             continue
-        before[v], before_reals[v] = codes[v], reals[v]
-        for i in range(leaf_at[v], leaf_at[v + 1]):
+        last_codes[x], last_reals[x] = codes[x], reals[x]
+        for i in range(leaf_at[x], leaf_at[x + 1]):
             marks[leaf[i]] = 1
             n = min(n, leaf[i])
     count = 0
