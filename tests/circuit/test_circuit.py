@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 import naive
-from circuits import SORTS, random_circuit, running_example
+from circuits import SORTS, random_circuit, running_example, without_sharing
 from margmap import Circuit, QueryError, StructureError, Variable, circuit_of, gaussian
 from margmap.circuit import (
     BERNOULLI,
@@ -18,6 +18,8 @@ from margmap.circuit import (
     Parts,
     assemble,
 )
+from margmap.circuit.builder import sharing_equal
+from margmap.inference.queries import value_pair
 from margmap.inference.scaled import scaled
 
 ARRAYS = ("kind", "start", "child", "log_weight", "var", "param_start", "param")
@@ -383,3 +385,53 @@ def test_generated_circuits_cover_every_kind_of_node():
     assert shared
     assert twice
     assert single
+
+
+def described(circuit):
+    """All that makes a node what it is, of each node."""
+    for n in range(circuit.num_nodes):
+        edges = slice(circuit.start[n], circuit.start[n + 1])
+        params = circuit.param[circuit.param_start[n] : circuit.param_start[n + 1]]
+        below = (tuple(circuit.child[edges].tolist()), circuit.log_weight[edges].tobytes())
+        yield (int(circuit.kind[n]), int(circuit.var[n]), params.tobytes(), *below)
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_equal_nodes_are_made_one(sort):
+    rng = np.random.default_rng(3)
+    for _ in range(6):
+        tree = without_sharing(random_circuit(rng, **SORTS[sort]))
+        shared = sharing_equal(tree)
+        nodes = list(described(shared))
+        assert len(set(nodes)) == len(nodes)
+        assert sharing_equal(shared) is shared
+        assert scaled(shared)[-3:] == scaled(tree)[-3:]  # the total mass, and the count of roundings
+        for _ in range(5):
+            known = {v.name: v.label(int(rng.integers(v.cardinality))) for v in tree.variables if not v.continuous}
+            row = tree.evidence_codes({name: value for name, value in known.items() if rng.random() < 0.7})
+            assert value_pair(shared, *row) == value_pair(tree, *row)
+
+
+def test_nodes_that_differ_in_one_number_are_not_made_one():
+    x, y = Variable("x"), Variable("y")
+    less = np.nextafter(0.3, 0)
+    parts = Parts.new()
+    leaves = [parts.leaf(BERNOULLI, column, [np.log(p), np.log(1 - p)]) for column in (0, 1) for p in (0.3, less, 0.3)]
+    pairs = [parts.product([leaves[i], leaves[3 + i]]) for i in range(3)]
+    parts.sum([*pairs, parts.product([leaves[0], leaves[4]])], np.log([0.4, 0.3, 0.2, 0.1]).tolist())
+    circuit = assemble([x, y], parts)
+    shared = sharing_equal(circuit)
+    assert (circuit.num_nodes, shared.num_nodes) == (11, 8)  # both third leaves go, and the product of the two
+    assert shared.num_edges == circuit.num_edges - 2  # the sum keeps both edges to the node that is left
+
+
+def test_a_node_that_equals_the_root_but_is_not_below_it():
+    parts = Parts.new()
+    a = [parts.leaf(INDICATOR, 0, [value]) for value in (0.0, 1.0)]
+    for _ in range(2):
+        parts.sum(a, [np.log(0.25), np.log(0.75)])
+    types = (np.int8, np.int64, np.int32, np.float64, np.int32, np.int64, np.float64)
+    arrays = [np.array(part, dtype=dtype) for part, dtype in zip(parts, types, strict=True)]
+    shared = sharing_equal(Circuit([Variable("a")], *arrays))
+    assert shared.kind[shared.root] == SUM
+    assert shared.num_nodes == 4

@@ -9,7 +9,7 @@ import pytest
 import margmap as mm
 import naive
 import plain_elimination as plain
-from circuits import SORTS, columns, fixed, random_circuit, random_instance
+from circuits import SORTS, columns, fixed, random_circuit, random_instance, without_sharing
 from margmap.bench.generators import latent_tree
 from margmap.inference.queries import value_pair
 from margmap.inference.scaled import scaled
@@ -123,6 +123,51 @@ def test_answers_against_enumeration(sort):
                 expected = mm.posteriors(circuit, known)
                 found = session.posteriors(known)
                 assert dict(found) == dict(expected)
+
+
+@pytest.mark.parametrize("tiny", [1e-2, 1e-40])
+def test_states_far_below_the_evidence_are_scored_to_the_last_bit(tiny):
+    """Without evidence no value needs a power of two; under a state some do, and then only in one part."""
+    names, y = [mm.Variable(f"x{i}") for i in range(12)], mm.Variable("y")
+    first, second = mm.bernoulli(names[0], tiny), mm.bernoulli(names[0], 0.5)
+    for one in names[1:]:
+        first, second = first * mm.bernoulli(one, tiny), second * mm.bernoulli(one, 0.5)
+    mixed = mm.circuit_of(0.5 * first * mm.bernoulli(y, 0.5) + 1e-30 * second * mm.bernoulli(y, 0.2))
+    asked, s = [mixed.names.index(v.name) for v in names], scaled(mixed)
+    kept, rng = KeptReduction(mixed, asked), np.random.default_rng(0)
+    for observed in ({}, {"y": 1}, {"y": 0}, {}):
+        codes, reals = mixed.evidence_codes(observed)
+        kept.reduce(codes, reals)
+        assert kept.values.powers[0] == np.count_nonzero(kept.values.exponent) == 0
+        for ones in (1.0, 0.0, 0.5, 0.9):
+            state = (rng.random(12) < ones).astype(np.int32)
+            row = codes.copy()
+            row[asked] = state
+            value, exponent = kept._scored(state, codes, reals).root_with(s, row, reals)
+            assert (value * s.total, exponent + s.total_exponent) == value_pair(mixed, row, reals)
+
+
+@pytest.mark.parametrize("sort", ["structured", "deterministic", "many values", "with continuous", "extreme weights"])
+def test_equal_nodes_are_asked_once(sort):
+    """The same answers as enumeration has, and the same numbers as from scratch, of a circuit that shares nothing."""
+    rng, smaller = np.random.default_rng(12), 0
+    for _ in range(5):
+        circuit = without_sharing(random_circuit(rng, **SORTS[sort]))
+        query, evidence = random_instance(rng, circuit)
+        session = mm.Session(circuit)
+        for known in steps(rng, circuit, query, evidence, 6):
+            ranked = naive.marginal_map(circuit, columns(circuit, query), fixed(circuit, known))
+            if not ranked or ranked[0][0] == 0:
+                with pytest.raises(mm.ImpossibleEvidenceError):
+                    session.marginal_map(query, known)
+                continue
+            result = session.marginal_map(query, known)
+            assert result.status == "optimal"
+            assert result.log_prob == pytest.approx(naive.log(ranked[0][0]), rel=1e-9, abs=1e-9)
+            assert result.log_prob == mm.marginal_map(circuit, query, known).log_prob
+            assert dict(session.posteriors(known)) == dict(mm.posteriors(circuit, known))
+            smaller += session._memory._asked is not session._circuit
+    assert smaller > 0
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 import naive
 from margmap import Variable, bernoulli, circuit_of
-from margmap.circuit import BERNOULLI, BINOMIAL, CATEGORICAL, GAUSSIAN, INDICATOR, Parts, assemble
+from margmap.circuit import BERNOULLI, BINOMIAL, CATEGORICAL, GAUSSIAN, INDICATOR, PRODUCT, SUM, Parts, assemble
 
 #: Every sort of circuit that a solver must get right, as options of :func:`random_circuit`.
 SORTS = {
@@ -23,6 +23,28 @@ SORTS = {
     "extreme weights": {"spread": 30.0, "structured": False},
     "few variables": {"variables": 2, "values": (1, 2, 3)},
 }
+
+
+def without_sharing(circuit, most=4000):
+    """The same circuit as a tree: each node once for each parent; shared again where that would be too many nodes."""
+    parts, made = Parts.new(), {}
+
+    def copied(n):
+        if len(parts.kind) > most and n in made:
+            return made[n]
+        edges = slice(circuit.start[n], circuit.start[n + 1])
+        params = circuit.param[circuit.param_start[n] : circuit.param_start[n + 1]].tolist()
+        below = [copied(c) for c in circuit.child[edges].tolist()]
+        if circuit.kind[n] == PRODUCT:
+            made[n] = parts.product(below)
+        elif circuit.kind[n] == SUM:
+            made[n] = parts.sum(below, circuit.log_weight[edges].tolist())
+        else:
+            made[n] = parts.leaf(int(circuit.kind[n]), int(circuit.var[n]), params)
+        return made[n]
+
+    copied(circuit.root)
+    return assemble(circuit.variables, parts)
 
 
 def running_example():

@@ -98,6 +98,22 @@ def without_strays(circuit: Circuit) -> Circuit:
     return Circuit(circuit.variables, *_kept(arrays, keep))
 
 
+def sharing_equal(circuit: Circuit) -> Circuit:
+    """The circuit with every two nodes made one that are equal to the last bit; itself if there are none.
+
+    Two leaves are equal if their kinds, variables and parameters are; two inner nodes if their kinds, children and
+    weights are, in the same order. So all that is computed from what is below a node stays the same to the last bit.
+    The nodes that are left stand in the same order.
+    """
+    arrays = Arrays(*(getattr(circuit, name) for name in Arrays._fields))
+    first = _first_equal(*arrays)
+    first[-1] = circuit.root  # which stays the last node, even if a node that it does not reach equals it
+    keep = first == np.arange(first.size)
+    if keep.all():
+        return circuit
+    return Circuit(circuit.variables, *_kept(arrays._replace(child=first[arrays.child]), keep))
+
+
 def _kept(arrays: Arrays, keep: NDArray[np.bool_]) -> Arrays:
     """Some nodes with what is theirs; all of their children are among them."""
     kind, start, child, weight, var, param_start, param = arrays
@@ -124,3 +140,55 @@ def _below(start: LongArray, child: IntArray, root: int) -> NDArray[np.bool_]:
             for e in range(start[n], start[n + 1]):
                 keep[child[e]] = True
     return keep
+
+
+@kernel
+def _first_equal(
+    kind: KindArray,
+    start: LongArray,
+    child: IntArray,
+    log_weight: FloatArray,
+    var: IntArray,
+    param_start: LongArray,
+    param: FloatArray,
+) -> IntArray:
+    """For each node the first that is equal to it, which may be itself."""
+    size = 64
+    while size < 2 * kind.size:
+        size *= 2
+    slots = np.full(size, -1, dtype=np.int32)  # a hash table of the first ones
+    first = np.empty(kind.size, dtype=np.int32)
+    weight, number = log_weight.view(np.uint64), param.view(np.uint64)  # as bits
+    odd, fold = np.uint64(0xBF58476D1CE4E5B9), np.uint64(29)
+    for n in range(kind.size):
+        begin, edges = start[n], start[n + 1] - start[n]
+        own, params = param_start[n], param_start[n + 1] - param_start[n]
+        h = np.uint64(np.int64(kind[n]) + 8 * (np.int64(var[n]) + 1))
+        for i in range(edges):
+            h = (h ^ np.uint64(first[child[begin + i]]) ^ weight[begin + i]) * odd
+            h ^= h >> fold
+        for i in range(params):
+            h = (h ^ number[own + i]) * odd
+            h ^= h >> fold
+        slot = np.int64(h & np.uint64(size - 1))
+        while slots[slot] >= 0:
+            k = slots[slot]
+            if (
+                kind[k] == kind[n]
+                and var[k] == var[n]
+                and start[k + 1] - start[k] == edges
+                and param_start[k + 1] - param_start[k] == params
+            ):
+                same = True
+                for i in range(edges):
+                    same &= first[child[start[k] + i]] == first[child[begin + i]]
+                    same &= weight[start[k] + i] == weight[begin + i]
+                for i in range(params):
+                    same &= number[param_start[k] + i] == number[own + i]
+                if same:
+                    break
+            slot = (slot + 1) & (size - 1)
+        if slots[slot] < 0:
+            slots[slot] = n
+        first[n] = slots[slot]
+    return first

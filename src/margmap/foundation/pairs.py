@@ -156,7 +156,7 @@ def log_weight(weight: float) -> float:
 def raised(*terms: float) -> float:
     """The sum of some logarithms, rounded up."""
     total = sum(terms)
-    return total + EPS * sum(abs(x) for x in terms) * len(terms) if math.isfinite(total) else total
+    return total + EPS * sum(map(abs, terms)) * len(terms) if math.isfinite(total) else total
 
 
 def lowered(*terms: float) -> float:

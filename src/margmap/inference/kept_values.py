@@ -71,6 +71,8 @@ class KeptValues:
         # Flags of nodes that are still to be looked at; nowhere set between two updates.
         self._marks = np.zeros(-(-circuit.num_nodes // 8) * 8, dtype=np.uint8)  # which are looked at eight at a time
         self._changed = np.empty(circuit.num_nodes, dtype=np.int32)
+        #: How many nodes have an exponent other than 0: as long as there are none, exponents need not be looked at.
+        self.powers = np.zeros(1, dtype=np.int64)
         self._row: tuple[IntArray, FloatArray] | None = None
 
     @staticmethod
@@ -84,17 +86,12 @@ class KeptValues:
         s, changed = scaled(self.circuit), None
         if before is None:
             pass_up(self.circuit, codes, reals, self.value, self.exponent)
+            self.powers[0] = np.count_nonzero(self.exponent)
         else:
-            other = codes != before[0]
-            other |= (reals != before[1]) & ~(np.isnan(reals) & np.isnan(before[1]))
-            columns = np.flatnonzero(other)
             above = parents(self.circuit)
-            rows, known = (
-                above.rows if above.rows.size else None,
-                (self.value, self.exponent, self._marks, self._changed),
-            )
-            changed = self._changed[: _bring(s, rows, above, columns, codes, reals, *known)]
-        self._row = codes.copy(), reals.copy()
+            known = (self.value, self.exponent, self.powers, self._marks, self._changed)
+            changed = self._changed[: _bring(s, above.blocks, above, before[0], before[1], codes, reals, *known)]
+        self._row = (codes.copy(), reals.copy()) if before is None else before  # which is the same row now
         return changed
 
     def forget(self) -> None:
@@ -108,27 +105,34 @@ def _bring(
     s: Scaled,
     rows: IntArray | None,
     parents: Parents,
-    columns: LongArray,
+    last_codes: IntArray,
+    last_reals: FloatArray,
     codes: IntArray,
     reals: FloatArray,
     value: FloatArray,
     exponent: FloatArray,
+    powers: LongArray,
     marks: NDArray[np.uint8],
     changed: IntArray,
 ) -> int:
-    """Compute what is above some variables again as far as values change.
+    """Compute what is above the variables in which a row differs from the last one again, as far as values change.
 
-    The nodes that have another value now go to ``changed``, children first; how many they are is returned. ``rows`` are
-    those of the parents, or None.
+    The last row becomes this one. The nodes that have another value now go to ``changed``, children first; how
+    many they are is returned. ``powers[0]`` is how many exponents are not 0. ``rows`` are those of the parents, or
+    None.
     """
     kind, start, child, weight, shift = s.kind, s.start, s.child, s.weight, s.shift
     var, table_start, table, table_shift = s.var, s.table_start, s.table, s.table_shift
     above_at, above, words = parents.at, parents.node, marks.view(np.uint64)
-    n = kind.size
-    for v in columns:
-        for i in range(parents.leaf_at[v], parents.leaf_at[v + 1]):
-            marks[parents.leaf[i]] = 1
-            n = min(n, parents.leaf[i])
+    n, leaf_at, leaf = kind.size, parents.leaf_at, parents.leaf
+    for x in range(codes.size):
+        same = reals[x] == last_reals[x] or (np.isnan(reals[x]) and np.isnan(last_reals[x]))
+        if same and codes[x] == last_codes[x]:
+            continue
+        last_codes[x], last_reals[x] = codes[x], reals[x]
+        for i in range(leaf_at[x], leaf_at[x + 1]):
+            marks[leaf[i]] = 1
+            n = min(n, leaf[i])
     count = 0
     while True:
         # The next node that is marked. This is no function of its own: numba counts who holds an array at every call.
@@ -147,14 +151,15 @@ def _bring(
         end, before, done = n + 1, count, False
         if rows is not None and rows[n] >= 0:
             end = last_row(rows, n)
-            values, powers = value[n:end].copy(), exponent[n:end].copy()
+            values, exponents = value[n:end].copy(), exponent[n:end].copy()
             done = block_values(start, child, weight, n, end, value, exponent)
             for k in range(n, end):
-                if done and (value[k] != values[k - n] or exponent[k] != powers[k - n]):
+                if done and (value[k] != values[k - n] or exponent[k] != exponents[k - n]):
+                    powers[0] += np.int64(exponent[k] != 0) - np.int64(exponents[k - n] != 0)
                     changed[count] = k
                     count += 1
         for k in range(n, n if done else end):
-            v, power, plain = 1.0, 0.0, True
+            v, power, plain, no_powers = 1.0, 0.0, True, s.plain and powers[0] == 0
             if kind[k] == GAUSSIAN:
                 v, power = leaf_value(s, k, codes, reals)
             elif kind[k] < PRODUCT:
@@ -163,7 +168,8 @@ def _bring(
             elif kind[k] == PRODUCT:
                 for e in range(start[k], start[k + 1]):
                     v *= value[child[e]]
-                    power += exponent[child[e]]
+                    if not no_powers:
+                        power += exponent[child[e]]
                     if v < TINY:
                         if v == 0:
                             power = 0.0
@@ -173,16 +179,19 @@ def _bring(
             else:
                 v = 0.0
                 for e in range(start[k], start[k + 1]):
-                    plain &= exponent[child[e]] == 0 and shift[e] == 0
+                    plain &= no_powers or (exponent[child[e]] == 0 and shift[e] == 0)
                     v += weight[e] * value[child[e]]
                 if not plain:
                     v, power = sum_of_pairs(s, k, value, exponent)
                 if 0 < v < TINY:
                     v /= TINY
                     power -= STEP
-            if v != value[k] or power != exponent[k]:
-                value[k], exponent[k], changed[count] = v, power, k
+            if v != value[k] or power != (0.0 if no_powers else exponent[k]):
+                value[k], changed[count] = v, k
                 count += 1
+                if not no_powers or power != 0:
+                    powers[0] += np.int64(power != 0) - np.int64(exponent[k] != 0)
+                    exponent[k] = power
         for i in range(before, count):
             for j in range(above_at[changed[i]], above_at[changed[i] + 1]):
                 marks[above[j]] = 1

@@ -110,7 +110,7 @@ def extra_rounding(s: Scaled, exponent: float) -> float:
 
 def require_within_reach(circuit: Circuit, reals: FloatArray) -> None:
     """Refuse evidence so far from a Gaussian that the logarithm of its density is no number."""
-    if np.isnan(reals).all():
+    if not circuit.kept(_has_gaussians) or np.isnan(reals).all():
         return
     leaf = np.flatnonzero(circuit.kind == GAUSSIAN)
     given = reals[circuit.var[leaf]]
@@ -126,6 +126,10 @@ def require_within_reach(circuit: Circuit, reals: FloatArray) -> None:
             f"variable {name!r}: {given[at]:g} is more than {MOST_DEVIATIONS:g} standard deviations away from the "
             f"Gaussian of node {leaf[at]}, so the logarithm of its density is beyond the range of numbers"
         )
+
+
+def _has_gaussians(circuit: Circuit) -> bool:
+    return bool((circuit.kind == GAUSSIAN).any())
 
 
 @kernel

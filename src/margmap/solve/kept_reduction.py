@@ -10,7 +10,7 @@ a walk from the root.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,10 +19,10 @@ from margmap.circuit import GAUSSIAN, PRODUCT, SUM, Circuit, FloatArray, IntArra
 from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits
-from margmap.foundation.pairs import STEP, TINY
+from margmap.foundation.pairs import STEP, TINY, plus
 from margmap.inference.dense import last_row
 from margmap.inference.kept_values import KeptValues, Parents, parents
-from margmap.inference.passes import leaf_value, sum_of_pairs
+from margmap.inference.passes import leaf_value
 from margmap.inference.scaled import Scaled, is_dense, scaled
 from margmap.solve.forms import Forms, Query, Store, build
 from margmap.solve.methods.frontier.kept import KeptFrontier, first_nodes, longer
@@ -41,12 +41,6 @@ NONE, WANTED = -1, -2
 MOST_TIMES, LEAST_EDGES = 3, 100_000
 
 
-class _Under(NamedTuple):
-    value: FloatArray
-    exponent: FloatArray
-    seen_at: LongArray
-
-
 _KINDS = (np.int8, np.int64, np.int32, np.float64, np.int32, np.int32, np.int32, np.int64, np.int32)
 
 
@@ -62,8 +56,8 @@ class KeptReduction:
         nodes = circuit.num_nodes
         self.forms = Forms(np.full(nodes, NONE, dtype=np.int32), np.ones(nodes), np.zeros(nodes))
         self._nodes = np.empty(nodes, dtype=np.int32)  # room for a list of nodes
-        # Values under a state, and the question in which they were computed.
-        self._under = _Under(np.zeros(nodes), np.zeros(nodes), np.zeros(nodes, dtype=np.int64))
+        # Values under a state, and the question in which they were computed, side by side; and the exponents.
+        self._under, self._under_power = np.zeros((nodes, 2)), np.zeros(nodes)
         self._questions, self._depth = 0, circuit.depth + 2
         #: The state that was the last answer.
         self.answer: IntArray | None = None
@@ -155,11 +149,15 @@ class KeptReduction:
         """The value of the circuit under the evidence and a state: computed here, where no other thread changes it."""
         row = codes.copy()
         row[self.columns] = state
-        under, values = self._under, self.values
-        self._questions += 1
-        known = (values.value, values.exponent, under.value, under.exponent, under.seen_at)
-        root = _score(scaled(self.circuit), self.query.asked, row, reals, *known, self._questions, self._depth)
-        return Known(row, root)
+        s, values = scaled(self.circuit), self.values
+        known = (values.value, values.exponent, self._under, self._under_power)
+        no_powers = s.plain and values.powers[0] == 0
+        while True:
+            self._questions += 1
+            found, root = _score(s, self.query.asked, row, reals, *known, self._questions, self._depth, no_powers)
+            if found:
+                return Known(row, root)
+            no_powers = False
 
     def _bring(self, codes: IntArray, reals: FloatArray) -> tuple[tuple[float, float], float]:
         """Bring the forms to a row; its probability, and how far, relatively, the root can be under the exact one."""
@@ -286,14 +284,18 @@ def _score(
     exponent: FloatArray,
     under: FloatArray,
     under_power: FloatArray,
-    seen_at: LongArray,
     now: int,
     depth: int,
-) -> tuple[float, float]:
+    no_powers: bool,
+) -> tuple[bool, tuple[float, float]]:
     """The root's value under the evidence and a state of the query, from the values under the evidence alone.
 
     A walk from the root: what has no query variable keeps its value, what is zero under the evidence stays zero, and
-    so does a product with one child that is. The same to the last bit as a pass over all nodes.
+    so does a product with one child that is. The same to the last bit as a pass over all nodes. ``under`` has the value
+    of each node beside the number of the question that it was computed in; ``now`` is that of this one.
+
+    ``no_powers`` says that under the evidence all exponents are 0, so that they are not looked at here. Where a value
+    then needs one all the same, the first result is False, and nothing is known.
     """
     kind, start, child, weight, shift = s.kind, s.start, s.child, s.weight, s.shift
     var, table_start, table, table_shift = s.var, s.table_start, s.table, s.table_shift
@@ -305,12 +307,12 @@ def _score(
         while e < end:
             c = child[e]
             if kind[n] == PRODUCT:
-                if asked[c] and seen_at[c] != now:
+                if asked[c] and under[c, 1] != now:
                     below = c
                     break
-                if asked[c] and under[c] == 0:
+                if asked[c] and under[c, 0] == 0:
                     break
-            elif weight[e] > 0 and value[c] > 0 and seen_at[c] != now:
+            elif weight[e] > 0 and value[c] > 0 and under[c, 1] != now:
                 below = c
                 break
             e += 1
@@ -329,8 +331,9 @@ def _score(
         elif kind[n] == PRODUCT:
             for e in range(start[n], start[n + 1]):
                 c = child[e]
-                v *= under[c] if asked[c] else value[c]
-                power += under_power[c] if asked[c] else exponent[c]
+                v *= under[c, 0] if asked[c] else value[c]
+                if not no_powers:
+                    power += under_power[c] if asked[c] else exponent[c]
                 if v < TINY:
                     if v == 0:
                         power = 0.0
@@ -341,17 +344,25 @@ def _score(
             v = 0.0
             for e in range(start[n], start[n + 1]):
                 c = child[e]
-                if value[c] == 0:
-                    under[c], under_power[c] = 0.0, 0.0
-                plain &= under_power[c] == 0 and shift[e] == 0
-                v += weight[e] * under[c]
+                plain &= no_powers or shift[e] == 0
+                if value[c] > 0 and weight[e] > 0:
+                    plain &= no_powers or under_power[c] == 0
+                    v += weight[e] * under[c, 0]
             if not plain:
-                v, power = sum_of_pairs(s, n, under, under_power)
+                v, power = 0.0, 0.0
+                for e in range(start[n], start[n + 1]):
+                    c = child[e]
+                    if value[c] > 0 and weight[e] > 0:
+                        v, power = plus(v, power, weight[e] * under[c, 0], shift[e] + under_power[c])
             if 0 < v < TINY:
                 v /= TINY
                 power -= STEP
-        under[n], under_power[n], seen_at[n] = v, power, now
-    return under[kind.size - 1], under_power[kind.size - 1]
+        if no_powers and power != 0:
+            return False, (0.0, 0.0)
+        under[n, 0], under[n, 1] = v, now
+        if not no_powers:
+            under_power[n] = power
+    return True, (under[kind.size - 1, 0], under_power[kind.size - 1] if not no_powers else 0.0)
 
 
 @kernel

@@ -69,7 +69,7 @@ def ask(
     if max_edges is not None and (isinstance(max_edges, bool) or not isinstance(max_edges, int) or max_edges < 1):
         raise QueryError(f"max_edges={max_edges!r}: give a positive whole number")
     check_method(method, k, options, "network" if isinstance(model, Network) else "circuit")
-    sharing = [AUTO, *(m.name for m in METHODS.values() if m.shared)]
+    sharing = [AUTO, *(m.name for m in METHODS.values() if m.shared)] if shared else []
     if shared and (k > 1 or options or method not in sharing):
         raise QueryError(
             f"one query on many cores is for {', '.join(sharing)} without options, and for one state: "
@@ -105,6 +105,8 @@ def check_limits(
 
 def check_method(method: str, k: int, options: Mapping[str, Any], takes: str = "circuit") -> None:
     """Refuse a method that does not exist for such a model or does not know its options."""
+    if type(method) is str and method == AUTO and not options:
+        return
     known: dict[str, Method] = {m.name: m for m in methods_for(takes)}
     if not isinstance(method, str) or (method != AUTO and method not in known):
         near = did_you_mean(method, [AUTO, *known])

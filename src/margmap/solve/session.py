@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from margmap.circuit import Circuit, FloatArray, IntArray, Name
+from margmap.circuit.builder import sharing_equal
 from margmap.circuit.model import as_model
 from margmap.circuit.observation import Observation
 from margmap.errors import MargmapError, QueryError
@@ -27,7 +28,7 @@ from margmap.inference.kept_values import KeptValues, bytes_of_parents
 from margmap.inference.networks import kept_circuit
 from margmap.inference.pieces import pass_up
 from margmap.inference.queries import Posteriors, posteriors
-from margmap.inference.scaled import scaled
+from margmap.inference.scaled import is_dense, scaled
 from margmap.network.network import Network
 from margmap.solve.kept_reduction import KeptReduction
 from margmap.solve.marginal_map import marginal_map
@@ -42,6 +43,9 @@ T = TypeVar("T")
 
 #: Bytes that a session may keep.
 MEMORY = 256 << 20
+
+#: A circuit that is smaller by this factor, because equal nodes are one, is worth a copy.
+SMALLER = 0.8
 
 #: Seconds that the circuit of all questions about a network gets, before the network is compiled for this one.
 QUICK_SECONDS = 0.25
@@ -134,8 +138,10 @@ class Memory:
 
     def __init__(self, circuit: Circuit, most_bytes: int) -> None:
         # Beside all that is forgotten when there is too much, the circuit keeps the parents of its nodes.
-        self._circuit, self._most = circuit, most_bytes - bytes_of_parents(circuit)
+        self._circuit, self._most, self._always = circuit, most_bytes - bytes_of_parents(circuit), 0
         self._lock = Lock()
+        # What questions are asked of, once there was one: often a smaller circuit with the same values.
+        self._asked: Circuit | None = None
         self._reductions: OrderedDict[tuple[int, ...], tuple[KeptReduction, Lock]] = OrderedDict()
         # The values under the last answer, and under the last evidence that posteriors were asked for.
         self._scored, self._seen = _Shared(circuit), _Shared(circuit)
@@ -145,7 +151,7 @@ class Memory:
     def nbytes(self) -> int:
         """Bytes that are kept now."""
         kept = self._forgettable
-        return kept + bytes_of_parents(self._circuit) if kept else 0
+        return kept + self._always + bytes_of_parents(self._circuit) if kept else 0
 
     @property
     def _forgettable(self) -> int:
@@ -165,12 +171,13 @@ class Memory:
 
     def _with_reduction(self, columns: Sequence[int], work: Callable[[KeptReduction], T]) -> T | None:
         """Do work on what is kept for a query, unless there is no room or another thread has it."""
-        if not columns or 2 * KeptReduction.bytes_of(self._circuit) > self._most:
-            return None
         key = tuple(columns)
         with self._lock:
+            circuit = self._asked_of()
+            if not columns or 2 * KeptReduction.bytes_of(circuit) > self._most:
+                return None
             if key not in self._reductions:
-                self._reductions[key] = KeptReduction(self._circuit, columns), Lock()
+                self._reductions[key] = KeptReduction(circuit, columns), Lock()
             self._reductions.move_to_end(key)
             kept, lock = self._reductions[key]
         if not lock.acquire(blocking=False):
@@ -180,6 +187,18 @@ class Memory:
         finally:
             lock.release()
             self._forget_some()
+
+    def _asked_of(self) -> Circuit:
+        """The circuit that questions are asked of, found with the first one."""
+        if self._asked is None:
+            smaller = None
+            if 4 * _bytes_of_copy(self._circuit) <= self._most and not is_dense(self._circuit):
+                smaller = self._circuit.kept(_smaller)
+            if smaller is not None:
+                self._always = _bytes_of_copy(smaller)
+                self._most -= self._always
+            self._asked = smaller or self._circuit
+        return self._asked
 
     def answered(self, columns: Sequence[int], state: IntArray) -> None:
         """Remember a query's answer, which is a good state to begin with when it is asked again."""
@@ -215,6 +234,20 @@ class Memory:
         while self._reductions and self._forgettable > self._most:
             with self._lock:
                 self._reductions.popitem(last=False)
+
+
+def _smaller(circuit: Circuit) -> Circuit | None:
+    """The circuit with equal nodes made one, if it is so much smaller that a copy is worth it.
+
+    Its values and reductions are the same to the last bit.
+    """
+    found = sharing_equal(circuit)
+    return found if found.num_nodes + found.num_edges <= SMALLER * (circuit.num_nodes + circuit.num_edges) else None
+
+
+def _bytes_of_copy(circuit: Circuit) -> int:
+    """The room that a circuit takes with its relative numbers, its scopes and the parents of its nodes, about."""
+    return 48 * circuit.num_nodes + 28 * circuit.num_edges + bytes_of_parents(circuit)
 
 
 class _Shared:

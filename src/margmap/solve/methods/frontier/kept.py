@@ -11,12 +11,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import Circuit, FloatArray, IntArray, KindArray, LongArray
+from margmap.circuit import Circuit, FloatArray, IntArray, LongArray
 from margmap.circuit.arrays import Bits
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits, Stopped, quick
@@ -24,16 +24,40 @@ from margmap.foundation.pairs import EPS, log_of, raised
 from margmap.inference.dense import block_rows
 from margmap.inference.scaled import is_dense
 from margmap.solve.forms import Forms, Query, Store
-from margmap.solve.methods.frontier.scope_tree import Plan, operations_on_the_way, plan_of
+from margmap.solve.methods.frontier.scope_tree import operations_on_the_way, plan_of
 from margmap.solve.methods.frontier.solve import FIRST_WIDTH, PAIRS, PAIRS_OF_ONE, QUICK_WORK, after_sweep
 from margmap.solve.methods.frontier.sweep import sweep
 from margmap.solve.output_bounds import bounds_of_range, log_bound
-from margmap.solve.query_circuit import NO_ROWS, Flat, count_operations
+from margmap.solve.query_circuit import Flat, count_operations
 from margmap.solve.result import Outcome
 from margmap.solve.supports import Flags, deterministic_range, support_words, supports_of_range
 from margmap.solve.values import evaluate_range, log_value
 
 S = TypeVar("S", bound=np.generic)
+
+
+#: No states.
+NO_STATES = np.zeros((0, 0), dtype=np.int32)
+
+
+class _Swept(NamedTuple):
+    """What is found out about a circuit with one sweep above the value of a state."""
+
+    #: Whether products skip no level of the tree of scopes; otherwise nothing but the number of edges is known.
+    fits: bool
+    edges: int
+    scopes: int
+    #: See :func:`~margmap.solve.methods.frontier.scope_tree.operations_on_the_way`.
+    operations: int
+    #: The log value of the state.
+    floor: float
+    #: Whether the sweep came to its end, what it returned, and the log values of its states on the circuit itself.
+    ended: bool
+    values: FloatArray
+    states: IntArray
+    logs: FloatArray
+    upper: float
+    widest: int
 
 
 class KeptFrontier:
@@ -120,53 +144,72 @@ class KeptFrontier:
         """
         if not self._faithful or self._value[root] <= 0:
             return None
-        whole, never = first_nodes(store, root + 1), np.zeros(1, dtype=np.int64)
-        if self._dense:
-            flat, rows = whole._replace(weight=self._share[: whole.num_edges]), self._rows[: root + 1]
-            nodes, self.edges = _reached(whole, rows)
-            factor = np.empty(whole.num_edges, dtype=np.int32)
-            fits, plan = plan_of(whole, nodes, self._scope, self._scopes, factor, never)
-        else:  # small circuits are quicker in arrays of their own
-            rows = None
-            arrays, fits, plan = _extracted(whole, self._share, self._scope, self._scopes, store.place, never)
-            flat = Flat(*arrays)
-            self.edges = flat.num_edges
-        if not fits:
-            return None
         log_whole, slack = log_bound(self._value[root], self._exponent[root]), limits.gap / 4
-        rounding = EPS * (float(operations_on_the_way(flat, plan)) + float(self._operations[root]))
-        best, floor = start, log_whole + self._log_value(flat, rows, start)
-        if floor == -np.inf:
-            return None
-        rounds, widest, log_upper = 0, 0, log_whole
+        whole, stop, stopped = first_nodes(store, root + 1), np.array([0, quick(QUICK_WORK)]), None
         try:
-            if log_whole > floor + slack:
-                limits.check()
-                log_floor, pairs = floor + slack - log_whole, PAIRS + PAIRS_OF_ONE * FIRST_WIDTH
-                problem = (flat, NO_ROWS if rows is None else rows, flat.weight, self._least, plan, None, start.size)
-                work = partial(sweep, *problem, log_floor, FIRST_WIDTH, pairs, 1)
-                swept = work(np.array([0, quick(QUICK_WORK)]))
-                if not swept[0]:
-                    swept = limits.run(work)
-                _, values, states, upper, widest = swept
-                rounds = 1
-                for state in states:
-                    if (value := log_whole + self._log_value(flat, rows, state)) > floor:
-                        best, floor = state, value
-                merged, log_upper = after_sweep(upper, values, log_floor, log_whole, floor + slack, log_upper)
-                if merged or log_upper > floor + slack + rounding:
-                    return None
-        except Stopped as stopped:
-            return Outcome([best], raised(max(log_upper, floor + slack), rounding), stopped.status)
-        details: dict[str, Any] = {"rounds": rounds, "widest": int(widest), "search_nodes": 0}
-        scopes = np.count_nonzero(np.diff(plan.node_at))
-        why = f"the circuit is structured-decomposable: {scopes} scopes, {self.edges} edges left"
+            limits.check()
+        except Stopped as raised_here:  # there is no time for a sweep; but there may be no need for one
+            stopped, stop[0] = raised_here, 1
+        if self._dense:
+            swept = self._by_blocks(whole, start, log_whole, slack, stop)
+        else:
+            known = (whole, self._share, self._scope, self._scopes, store.place, self._least)
+            swept = _Swept(*_one_sweep(*known, start, log_whole, slack, stop))
+        self.edges = swept.edges
+        if not swept.fits or swept.floor == -np.inf:
+            return None
+        rounding = EPS * (float(swept.operations) + float(self._operations[root]))
+        best, floor, log_upper, least = start, swept.floor, log_whole, swept.floor + slack
+        if log_whole > least:
+            if stopped is None and not swept.ended:
+                try:
+                    swept = self._to_the_end(whole, store, start, log_whole, slack, limits)
+                except Stopped as raised_here:
+                    stopped = raised_here
+            if stopped is not None:
+                return Outcome([best], raised(max(log_upper, least), rounding), stopped.status)
+            for state, value in zip(swept.states, swept.logs.tolist(), strict=True):
+                if value > floor:
+                    best, floor = state, value
+            log_floor = least - log_whole
+            merged, log_upper = after_sweep(swept.upper, swept.values, log_floor, log_whole, floor + slack, log_upper)
+            if merged or log_upper > floor + slack + rounding:
+                return None
+        rounds = int(log_whole > least)
+        details: dict[str, Any] = {"rounds": rounds, "widest": swept.widest, "search_nodes": 0}
+        why = f"the circuit is structured-decomposable: {swept.scopes} scopes, {self.edges} edges left"
         return Outcome([best], raised(max(log_upper, floor + slack), rounding), "optimal", details).because(why)
 
-    def _log_value(self, flat: Flat, rows: IntArray | None, state: IntArray) -> float:
+    def _to_the_end(
+        self, whole: Flat, store: Store, start: IntArray, log_whole: float, slack: float, limits: Limits
+    ) -> _Swept:
+        """The sweep in a thread that is watched, for one that takes long."""
+        if self._dense:
+            return limits.run(lambda stop: self._by_blocks(whole, start, log_whole, slack, stop))
+        known = (whole, self._share, self._scope, self._scopes, np.full(store.place.size, -1, dtype=np.int32))
+        return _Swept(*limits.run(partial(_one_sweep, *known, self._least, start, log_whole, slack)))
+
+    def _by_blocks(self, whole: Flat, start: IntArray, log_whole: float, slack: float, stop: LongArray) -> _Swept:
+        """What :func:`_one_sweep` does, for a circuit of dense blocks, in the arrays of the store."""
+        flat, rows = whole._replace(weight=self._share[: whole.num_edges]), self._rows[: whole.num_nodes]
+        nodes, edges = _reached(whole, rows)
+        factor, never = np.empty(whole.num_edges, dtype=np.int32), np.zeros(1, dtype=np.int64)
+        fits, plan = plan_of(whole, nodes, self._scope, self._scopes, factor, never)
+        if not fits:
+            return _Swept(False, int(edges), 0, 0, -np.inf, False, np.zeros(0), NO_STATES, np.zeros(0), np.inf, 0)
+        floor = log_whole + self._log_value(flat, rows, start)
+        values, states, upper, widest, ended = np.zeros(0), NO_STATES, -np.inf, 0, True
+        if floor > -np.inf and log_whole > floor + slack:
+            log_floor, pairs = floor + slack - log_whole, PAIRS + PAIRS_OF_ONE * FIRST_WIDTH
+            problem = (flat, rows, flat.weight, self._least, plan, None, start.size)
+            ended, values, states, upper, widest = sweep(*problem, log_floor, FIRST_WIDTH, pairs, 1, stop)
+        logs = np.array([log_whole + self._log_value(flat, rows, state) for state in states])
+        scopes, operations = int(np.count_nonzero(np.diff(plan.node_at))), int(operations_on_the_way(flat, plan))
+        found = (values, states, logs, float(upper), int(widest))
+        return _Swept(True, int(edges), scopes, operations, floor, bool(ended), *found)
+
+    def _log_value(self, flat: Flat, rows: IntArray, state: IntArray) -> float:
         """The log value of a state, relative to the root's bound."""
-        if rows is None:
-            return float(log_value(flat, state))
         if self._state is None or not np.array_equal(self._state, state):
             self._state, self._evaluated = state.copy(), 0
         evaluate_range(flat, rows, state, self._under, self._under_power, self._evaluated, flat.num_nodes)
@@ -243,47 +286,85 @@ def _learn(
 
 
 @kernel
-def _extracted(
-    f: Flat, share: FloatArray, scope: IntArray, n_scopes: int, number: IntArray, stop: LongArray
-) -> tuple[tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray], bool, Plan]:
-    """The circuit of the nodes that the root reaches, with shares for weights, and :func:`plan_of` it."""
+def _one_sweep(
+    f: Flat,
+    share: FloatArray,
+    scope: IntArray,
+    n_scopes: int,
+    number: IntArray,
+    least: float,
+    start: IntArray,
+    log_whole: float,
+    slack: float,
+    stop: LongArray,
+) -> tuple[bool, int, int, int, float, bool, FloatArray, IntArray, FloatArray, float, int]:
+    """All of a :class:`_Swept`, of the circuit of the nodes that the root reaches, in arrays of its own.
+
+    ``number`` has -1 for every node, before and after. All in one kernel: what goes to Python and back costs more than
+    a small circuit's plan.
+    """
     nodes, edges = _reached(f, None)
-    kind, start = np.empty(nodes.size, dtype=np.int8), np.zeros(nodes.size + 1, dtype=np.int64)
+    kinds, starts, children, variables, codes = f.kind, f.start, f.child, f.var, f.value
+    kind, begin = np.empty(nodes.size, dtype=np.int8), np.zeros(nodes.size + 1, dtype=np.int64)
     child, weight = np.empty(edges, dtype=np.int32), np.empty(edges)
     var, value = np.empty(nodes.size, dtype=np.int32), np.empty(nodes.size, dtype=np.int32)
     own, end = np.empty(nodes.size, dtype=np.int32), 0
     for i in range(nodes.size):
         n = nodes[i]
         number[n] = i
-        kind[i], var[i], value[i], own[i] = f.kind[n], f.var[n], f.value[n], scope[n]
-        for e in range(f.start[n], f.start[n + 1]):
-            child[end], weight[end] = number[f.child[e]], share[e]
+        kind[i], var[i], value[i], own[i] = kinds[n], variables[n], codes[n], scope[n]
+        for e in range(starts[n], starts[n + 1]):
+            child[end], weight[end] = number[children[e]], share[e]
             end += 1
-        start[i + 1] = end
+        begin[i + 1] = end
     for n in nodes:
         number[n] = -1
-    circuit = Flat(kind, start, child, weight, var, value)
-    factor = np.empty(edges, dtype=np.int32)
-    fits, plan = plan_of(circuit, np.arange(nodes.size).astype(np.int32), own, n_scopes, factor, stop)
-    return (kind, start, child, weight, var, value), fits, plan
+    circuit = Flat(kind, begin, child, weight, var, value)
+    factor, in_order = np.empty(edges, dtype=np.int32), np.arange(nodes.size).astype(np.int32)
+    fits, plan = plan_of(circuit, in_order, own, n_scopes, factor, np.zeros(1, dtype=np.int64))
+    values, states, upper, widest, ended = np.zeros(0), np.zeros((0, start.size), dtype=np.int32), -np.inf, 0, True
+    scopes, operations, floor = 0, 0, -np.inf
+    if fits:
+        operations = operations_on_the_way(circuit, plan)
+        for s in range(n_scopes):
+            scopes += plan.node_at[s + 1] > plan.node_at[s]
+        floor = log_whole + log_value(circuit, start)
+        if floor > -np.inf and log_whole > floor + slack:
+            log_floor, pairs = floor + slack - log_whole, PAIRS + PAIRS_OF_ONE * FIRST_WIDTH
+            ended, values, states, upper, widest = sweep(
+                circuit, np.empty(0, dtype=np.int32), weight, least, plan, None, start.size,
+                log_floor, FIRST_WIDTH, pairs, 1, stop,
+            )  # fmt: skip
+    logs = np.empty(states.shape[0])
+    for i in range(logs.size):
+        logs[i] = log_whole + log_value(circuit, states[i])
+    return fits, edges, scopes, operations, floor, ended, values, states, logs, upper, widest
 
 
 @kernel
 def _reached(f: Flat, rows: IntArray | None) -> tuple[IntArray, int]:
     """The nodes that the root reaches, children first, and their edges; rows of a dense block share their children."""
-    marks = np.zeros(f.kind.size, dtype=np.bool_)
-    order, at, block, edges = np.empty(f.kind.size, dtype=np.int32), f.kind.size, -1, 0
-    marks[f.kind.size - 1] = True
-    for n in range(f.kind.size - 1, -1, -1):
-        if not marks[n]:
+    kind, start, child, root = f.kind, f.start, f.child, f.kind.size - 1
+    marks = np.zeros(8 * (root // 8 + 1), dtype=np.uint8)
+    words = marks.view(np.uint64)  # most nodes of the store are not reached: they are looked at eight at a time
+    order, at, block, edges = np.empty(kind.size, dtype=np.int32), kind.size, -1, 0
+    marks[root], n = 1, root + 1
+    while n > 0:
+        n -= 1
+        if n & 7 == 7:
+            while n >= 0 and words[n >> 3] == 0:
+                n -= 8
+            if n < 0:
+                break
+        if marks[n] == 0:
             continue
         at -= 1
         order[at] = n
-        edges += f.start[n + 1] - f.start[n]
+        edges += start[n + 1] - start[n]
         if rows is not None:
             if rows[n] >= 0 and rows[n] == block:
                 continue
             block = rows[n]
-        for e in range(f.start[n], f.start[n + 1]):
-            marks[f.child[e]] = True
+        for e in range(start[n], start[n + 1]):
+            marks[child[e]] = 1
     return np.copy(order[at:]), edges
