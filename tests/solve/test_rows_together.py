@@ -10,10 +10,15 @@ import pytest
 import margmap as mm
 from circuits import SORTS, random_circuit
 from counts import cases
+from margmap.bench.generators import coin_mixture, flat_latent_tree, latent_tree
+from margmap.circuit import PRODUCT
+from margmap.foundation.limits import to_the_end
 from margmap.foundation.pairs import TINY
 from margmap.inference.queries import value_pair
 from margmap.inference.scaled import scaled
 from margmap.solve import batch, rows_together
+from margmap.solve.methods.frontier.scope_tree import Plan, make_plan, rounding_of
+from margmap.solve.output_bounds import view_of
 from margmap.solve.reduce import reduce_codes
 from margmap.solve.rows_together import RowsTogether, pays
 
@@ -86,6 +91,79 @@ def test_reduced_circuits_and_scores_are_those_of_a_row_alone(always):
             assert together.value_pair(other, reals) == value_pair(circuit, other, reals)
             compared += 1
     assert compared > 200
+
+
+def same_query(circuit, number, rng):
+    """A query, and rows that all have the same variables observed."""
+    columns = sorted(circuit.mentioned)
+    rng.shuffle(columns)
+    asked = 1 + rng.randrange(len(columns))
+    seen = columns[asked : asked + rng.randrange(len(columns) + 1)]
+    rows = []
+    for _ in range(number):
+        row = circuit.cardinality.copy()
+        row[seen] = [rng.randrange(circuit.cardinality[c]) for c in seen]
+        rows.append(row)
+    return sorted(columns[:asked]), rows
+
+
+def families(seed):
+    """Circuits whose rows are alike, and others."""
+    makers = (
+        lambda: latent_tree(seed, variables=4 + seed % 9, states=2 + seed % 7, values=2 + seed % 2),
+        lambda: latent_tree(seed, variables=4 + seed % 9, states=2 + seed % 7, concentration=0.05),
+        lambda: coin_mixture(seed, components=2 + seed % 5, variables=6 + seed % 5),
+        lambda: flat_latent_tree(seed, variables=4 + seed % 5, states=2 + seed % 7),
+        lambda: discrete(seed)[0],
+    )
+    return makers[seed % len(makers)]()
+
+
+def test_rows_with_the_same_variables_observed_are_those_of_a_row_alone(always):
+    together_rows, alike = 0, 0
+    for seed in range(cases(150)):
+        circuit, rng = families(seed), random.Random(seed)
+        if not pays(circuit, 2):
+            continue
+        reals, together = np.full(len(circuit.variables), np.nan), RowsTogether(circuit)
+        columns, rows = same_query(circuit, 45, rng)
+        for chunk in (rows[:3], rows[3:25], rows[25:]):
+            together.expect(chunk)
+            for row in chunk:
+                try:
+                    alone = reduce_codes(circuit, columns, row, reals)
+                except mm.ImpossibleEvidenceError:
+                    with pytest.raises(mm.ImpossibleEvidenceError):
+                        together.reduce(columns, row, reals)
+                    continue
+                found = together.reduce(columns, row, reals)
+                assert found is not None
+                for one, other in zip(found.flat, alone.flat, strict=True):
+                    assert np.array_equal(one, other)
+                assert (found.evidence, found.rounding, found.names) == (alone.evidence, alone.rounding, alone.names)
+                together_rows, alike = together_rows + 1, alike + (found.shape is not None)
+                if found.shape is None:
+                    continue
+                plan = found.shape.planned(found.flat, len(columns), to_the_end, lambda: None)
+                again = make_plan(alone.flat, len(columns))
+                assert (plan is None) == (again is None)
+                if plan is None:
+                    continue
+                for name, one, other in zip(Plan._fields, plan[1], again[1], strict=True):
+                    if name == "factor":  # written below products only
+                        below = np.repeat(again[0].kind == PRODUCT, np.diff(again[0].start))
+                        one, other = one[below], other[below]
+                    assert np.array_equal(one, other)
+                view = found.shape.view(found.flat, found.cardinality, to_the_end)
+                whole = view_of(alone.flat, 0.0, alone.cardinality)
+                assert np.array_equal(view.supports.can, whole.supports.can)
+                for one, other in zip(view.bounds, whole.bounds, strict=True):
+                    assert np.array_equal(one, other)
+                if plan[0] is found.flat:
+                    rounding = found.shape.rounding(*plan, view.bounds.rows)
+                    assert rounding == rounding_of(*again, whole.bounds.rows)
+    assert together_rows > 1000
+    assert alike > together_rows / 4
 
 
 @pytest.mark.parametrize("factors", [2, 5])

@@ -33,7 +33,8 @@ def choose(reduced: Reduced, limits: Limits, priced: Priced | None = None) -> Ch
     ``priced`` is the problem with its constraints, where it has some: all three methods take them.
     """
     flat = reduced.flat if priced is None else priced.flat
-    planned = make_plan(flat, reduced.cardinality.size, limits.run, limits.check)
+    plan = make_plan if reduced.shape is None or priced is not None else reduced.shape.planned
+    planned = plan(flat, reduced.cardinality.size, limits.run, limits.check)
     edges = flat.num_edges
     if planned is not None:
         why = f"the circuit is structured-decomposable: {planned[1].part_at.size - 1} scopes, {edges} edges left"
