@@ -625,6 +625,7 @@ def test_only_proven_answers_are_kept_and_not_too_many(monkeypatch):
         list(mm.marginal_map_many(circuit, query, possible, jobs=1))
     assert len(asked) == 2 * len(possible)
     monkeypatch.setattr(batch, "KEPT_VALUES", 1)  # one answer
-    before = len(asked)
-    list(mm.marginal_map_many(circuit, query, [possible[0], possible[0], possible[1], possible[0]], jobs=1))
+    before, one = len(asked), possible[0]
+    other = next(evidence for evidence in possible if evidence != one)
+    list(mm.marginal_map_many(circuit, query, [one, one, other, one], jobs=1))
     assert len(asked) - before == 3
