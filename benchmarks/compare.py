@@ -13,8 +13,8 @@ proven before must be proven now. ``--against`` may be a folder with the other c
 compiled. ``--cpu`` counts seconds of computing instead, for a machine that is busy.
 
 ``--batch 1000`` asks for so many rows of evidence in one batch, in one process, on plants and on the MNIST circuit of
-the shared data: 30 % of the variables queried, 30 % observed. Of a thousand such rows of plants many are equal, and equal
-rows are answered once: with ``--distinct`` all rows are different.
+the shared data: 30 % of the variables queried, 30 % observed. Of a thousand such rows of plants many are equal, and
+equal rows are answered once: with ``--distinct`` all rows are different.
 
 ``--equal 10000`` measures nothing: it asks one query of each of so many generated circuits, of all families in
 :mod:`margmap.bench.generators`, and the instances, once in both commits, and compares the answers.
