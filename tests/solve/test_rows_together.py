@@ -166,6 +166,45 @@ def test_rows_with_the_same_variables_observed_are_those_of_a_row_alone(always):
     assert alike > together_rows / 4
 
 
+def circuit_of_pairs(first, second):
+    """``0.5 [R=0] (a mixture) + 0.5 [R=1] (another one)``: parts over Q, each with its chances of E."""
+    q, r, e = mm.Variable("Q", 2), mm.Variable("R", 2), mm.Variable("E", 3)
+    parts = [mm.categorical(q, [0.25, 0.75]), mm.categorical(q, [0.875, 0.125])]
+
+    def mixture(chances):
+        one, other = (part * mm.categorical(e, list(chance)) for part, chance in zip(parts, chances, strict=True))
+        return 0.5 * one + 0.5 * other
+
+    root = 0.5 * (mm.indicator(r, 0) * mixture(first)) + 0.5 * (mm.indicator(r, 1) * mixture(second))
+    return mm.circuit_of(root, variables=[q, r, e])
+
+
+def reduced_as_alone(circuit, rows):
+    """Whether each of some rows of E, asked twice, went by the recipe of the first; all are as they are alone."""
+    together, reals, columns = RowsTogether(circuit), np.full(3, np.nan), [0, 1]
+    codes = [np.array([2, 2, row], dtype=np.int32) for row in rows]
+    together.expect(codes)
+    together.reduce(columns, codes[0], reals)
+    shared = []
+    for row in codes:
+        found, alone = together.reduce(columns, row, reals), reduce_codes(circuit, columns, row, reals)
+        assert all(np.array_equal(one, other) for one, other in zip(found.flat, alone.flat, strict=True))
+        shared.append(found.shape is not None)
+    return shared
+
+
+# Under E = 0 both mixtures are the same, under E = 1 they are not.
+EQUAL_IF_0 = [(0.5, 0.25, 0.25), (0.5, 0.25, 0.25)], [(0.5, 0.25, 0.25), (0.5, 0.125, 0.375)]
+
+
+def test_a_row_in_which_equal_nodes_differ_is_reduced_alone(always):
+    assert reduced_as_alone(circuit_of_pairs(*EQUAL_IF_0), [0, 0, 0, 1]) == [True, True, True, False]
+
+
+def test_a_row_in_which_different_nodes_are_equal_is_reduced_alone(always):
+    assert reduced_as_alone(circuit_of_pairs(*EQUAL_IF_0), [1, 1, 1, 0]) == [True, True, True, False]
+
+
 @pytest.mark.parametrize("factors", [2, 5])
 def test_a_row_with_values_beyond_doubles_is_reduced_alone(factors, always):
     """Of three rows one is so unlikely that its values need powers of two; a product may lose all digits at once."""
