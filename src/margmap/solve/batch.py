@@ -119,8 +119,8 @@ def marginal_map_many(
     is one for all rows, or a list with one for each row; None asks for all that a row does not observe.
 
     A row that cannot be answered (evidence of probability 0, a value out of range) has a :class:`FailedRow` in its
-    place. ``time_limit`` and further options are those of ``marginal_map`` and hold for each row. A row that is equal to
-    an earlier one gets the same answer, if that was proven, without being asked again.
+    place. ``time_limit`` and further options are those of ``marginal_map`` and hold for each row. A row that is equal
+    to an earlier one gets the same answer, if that was proven, without being asked again.
 
     The work is done by ``jobs`` processes of this machine (None: one a core; 1: in this process), each with one thread
     unless ``threads`` says otherwise, or by ``executor``:
