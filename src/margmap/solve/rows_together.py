@@ -31,6 +31,9 @@ ROWS_AT_ONCE = 16
 #: Fewer rows, or rows of a smaller circuit, are not worth it; nor are the values of more nodes worth their room.
 LEAST_ROWS, LEAST_EDGES, MOST_NODES = 4, 2_000, 1_000_000
 
+#: So often in all, rows of a query may turn out not to be alike before that is not tried any more.
+MOST_FAILURES = 4
+
 
 def pays(circuit: Circuit, rows: int) -> bool:
     """Whether so many rows of a circuit are better asked together.
@@ -60,10 +63,10 @@ class RowsTogether:
         # The least value of each row among nodes that are the same for all; rows of the block with one too small.
         self._least = np.ones(ROWS_AT_ONCE)
         self._block, self._small = -1, np.zeros(ROWS_AT_ONCE, dtype=np.bool_)
-        # The last query, whose rows are reduced together if they are alike; queries whose rows are not.
+        # The last query, whose rows are reduced together if they are alike; how often rows of a query were not.
         self._query: tuple[int, ...] = ()
         self._alike: Alike | None = None
-        self._different: set[tuple[int, ...]] = set()
+        self._failures: dict[tuple[int, ...], int] = {}
         self._followed = False
 
     def expect(self, rows: Sequence[IntArray]) -> None:
@@ -126,7 +129,7 @@ class RowsTogether:
         if query != self._query:
             self._query, self._alike = query, None
             return None
-        if query in self._different:
+        if self._failures.get(query, 0) >= MOST_FAILURES:
             return None
         if self._alike is None:
             self._alike = Alike(scaled(self._circuit), value, exponent, asked, ROWS_AT_ONCE)
@@ -140,8 +143,8 @@ class RowsTogether:
                 self._alike.follow(scaled(self._circuit), self._values)
             rows = min(ROWS_AT_ONCE, len(self._codes) - self._block * ROWS_AT_ONCE)
             if not self._alike.usable or 2 * np.count_nonzero(self._alike.unfit[:rows]) > rows:
-                self._different.add(query)
-                self._alike = None
+                self._failures[query] = self._failures.get(query, 0) + 1
+                self._alike = None  # the row that it was made from may be the odd one
         return self._alike
 
     def solve(self, columns: Sequence[int], codes: IntArray, reals: FloatArray, limits: Limits) -> None:
