@@ -13,7 +13,8 @@ proven before must be proven now. ``--against`` may be a folder with the other c
 compiled. ``--cpu`` counts seconds of computing instead, for a machine that is busy.
 
 ``--batch 1000`` asks for so many rows of evidence in one batch, in one process, on plants and on the MNIST circuit of
-the shared data: 30 % of the variables queried, 30 % observed.
+the shared data: 30 % of the variables queried, 30 % observed. Of a thousand such rows of plants many are equal, and
+equal rows are answered once: with ``--distinct`` all rows are different.
 
 ``--equal 10000`` measures nothing: it asks one query of each of so many generated circuits, of all families in
 :mod:`margmap.bench.generators`, and the instances, once in both commits, and compares the answers.
@@ -72,7 +73,7 @@ def network_cases(
                 yield f"{name} {share} {i}", network, query, evidence, NETWORK_LIMIT
 
 
-def batch_cases(rows: int) -> Iterator[tuple[str, Any, list[Any], Any]]:
+def batch_cases(rows: int, distinct: bool = False) -> Iterator[tuple[str, Any, list[Any], Any]]:
     """A circuit, a query, and so many rows that have the same variables observed."""
     import numpy as np
 
@@ -84,7 +85,8 @@ def batch_cases(rows: int) -> Iterator[tuple[str, Any, list[Any], Any]]:
         asked = len(order) * 30 // 100
         table = np.full((rows, len(order)), -1)
         seen = order[asked : 2 * asked]
-        table[:, seen] = mm.sample(circuit, rows, seed=0)[:, seen]
+        drawn = mm.sample(circuit, 20 * rows if distinct else rows, seed=0)[:, seen]
+        table[:, seen] = list(dict.fromkeys(map(tuple, drawn.tolist())))[:rows] if distinct else drawn
         yield f"{name}, {rows} rows", circuit, [circuit.variables[c].name for c in order[:asked]], table
 
 
@@ -94,7 +96,7 @@ def one_batch(options: argparse.Namespace) -> dict[str, tuple[float, float, bool
 
     clock = time.process_time if options.cpu else time.perf_counter
     found = {}
-    for name, circuit, query, table in batch_cases(options.batch):
+    for name, circuit, query, table in batch_cases(options.batch, options.distinct):
         list(mm.marginal_map_many(circuit, query, table[:16], jobs=1))
         begun = clock()
         results = [r for r in mm.marginal_map_many(circuit, query, table, jobs=1) if isinstance(r, mm.Result)]
@@ -188,6 +190,8 @@ def measured(source: Path, options: argparse.Namespace, repeats: int) -> dict[st
         command += ["--equal", str(options.equal)]
     if options.batch is not None:
         command += ["--batch", str(options.batch if repeats else 32)]
+    if options.distinct:
+        command.append("--distinct")
     if options.networks is not None:
         command += ["--networks", *options.networks, "--shares", *options.shares]
     env = {**os.environ, "PYTHONPATH": str(source / "src"), "MARGMAP_BACKGROUND": "0", "MARGMAP_TIER": "compile"}
@@ -222,6 +226,7 @@ def main() -> None:
     parser.add_argument("--compiled", action="store_true", help="both have been run: no round before to compile")
     parser.add_argument("--equal", type=int, metavar="N", help="compare answers, on so many generated circuits too")
     parser.add_argument("--batch", type=int, metavar="N", help="batches of so many rows")
+    parser.add_argument("--distinct", action="store_true", help="batches without equal rows")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:

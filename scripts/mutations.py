@@ -955,6 +955,37 @@ TOGETHER_BREAKS = (
         ),
     ),
     *_of(
+        "solve/rows_alike.py",
+        (
+            "def _follow(",
+            "                        away[j] += weight[j, begin + t] != part[t, j]\n",
+            "                        away[j] += 0\n",
+            "two nodes that are one in the first row pass for one in a row where they are different",
+            (f"{ROWS_TOGETHER}::test_a_row_in_which_equal_nodes_differ_is_reduced_alone",),
+        ),
+        (
+            "def _follow(",
+            "                            away[j] += value[c, j] > 0\n",
+            "                            away[j] += 0\n",
+            "an edge that is zero in the first row is left out in a row where it is not",
+            (f"{ROWS_TOGETHER}::test_rows_with_the_same_variables_observed_are_those_of_a_row_alone",),
+        ),
+        (
+            "def _follow(",
+            "                        away[j] += not part[t, j] > SMALL\n",
+            "                        away[j] += 0\n",
+            "an edge of the first row stays in a row where it is zero",
+            (f"{ROWS_TOGETHER}::test_rows_with_the_same_variables_observed_are_those_of_a_row_alone",),
+        ),
+        (
+            "def _compare(",
+            "                unfit[j] |= same\n",
+            "                unfit[j] |= False\n",
+            "two nodes that are different in the first row stay two in a row where they are equal",
+            (f"{ROWS_TOGETHER}::test_a_row_in_which_different_nodes_are_equal_is_reduced_alone",),
+        ),
+    ),
+    *_of(
         "solve/reduce.py",
         (
             "def _close(",

@@ -128,7 +128,8 @@ def _large() -> None:
     codes, reals = clinic.evidence_codes(demo.EVIDENCE)
     columns, together = clinic.query_columns(demo.QUERY, ()), RowsTogether(clinic)
     together.expect([codes])
-    together.reduce(columns, codes, reals)
+    for _ in range(3):  # alone, then as one of many, of which the second has less to do
+        marginal_map(clinic.remembering(together), demo.QUERY, demo.EVIDENCE)
     codes = codes.copy()
     codes[columns] = 0
     together.value_pair(codes, reals)

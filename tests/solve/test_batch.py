@@ -10,6 +10,7 @@ import signal
 import threading
 import time
 from concurrent.futures import BrokenExecutor, Executor, Future, ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -573,3 +574,58 @@ def test_a_batch_learns_of_a_ctrl_c_that_a_query_caught():
 
     with pytest.raises(KeyboardInterrupt):
         batch()
+
+
+def counting(monkeypatch):
+    """The evidence that a batch in this process asks about, one query after the other."""
+    asked, ask = [], batch.marginal_map
+    monkeypatch.setattr(
+        batch, "marginal_map", lambda *given, **options: asked.append(given[2]) or ask(*given, **options)
+    )
+    return asked
+
+
+def repeating():
+    """A circuit, a query and rows that repeat, some of them impossible."""
+    circuit = running_example()
+    names = [v.name for v in circuit.variables]
+    evidences = [dict(zip(names[1:], (row & 1, row >> 1 & 1), strict=False)) for row in (0, 1, 0, 3, 1, 0, 2, 3)]
+    return circuit, names[:1], evidences
+
+
+def test_equal_rows_are_answered_once(monkeypatch):
+    circuit, query, evidences = repeating()
+    expected = one_by_one(circuit, [query] * len(evidences), evidences, k=2)
+    asked = counting(monkeypatch)
+    answers = list(mm.marginal_map_many(circuit, query, OfFile(evidences), jobs=1, k=2))
+    assert len(answers) == len(expected)
+    assert all(same(answer, right) for answer, right in zip(answers, expected, strict=True))
+    proven = {tuple(e.values()) for e, right in zip(evidences, expected, strict=True) if right.status == "optimal"}
+    assert len(proven) >= 2
+    for evidence in proven:
+        assert [tuple(circuit.variables[c].label(x) for c, x in sorted(e.items())) for e in asked].count(evidence) == 1
+    equal = [answer for answer, e in zip(answers, evidences, strict=True) if e == evidences[0]]
+    equal[0].state.clear()  # which is nobody else's
+    assert equal[1].state == equal[2].state == expected[0].state
+    assert equal[1].state is equal[1].top[0].state
+
+
+def test_only_proven_answers_are_kept_and_not_too_many(monkeypatch):
+    circuit, query, evidences = repeating()
+    possible = [
+        e for e, a in zip(evidences, one_by_one(circuit, [query] * 8, evidences), strict=True) if a.status == "optimal"
+    ]
+    asked, calls = counting(monkeypatch), []
+    options = {"method": "iterative", "on_iteration": calls.append}  # somebody to be called for each row
+    assert len(list(mm.marginal_map_many(circuit, query, possible, jobs=1, **options))) == len(possible)
+    assert len(asked) == len(possible)
+    with monkeypatch.context() as patch:
+        ask = batch.marginal_map
+        patch.setattr(batch, "marginal_map", lambda *given: replace(ask(*given), status="time_limit"))
+        list(mm.marginal_map_many(circuit, query, possible, jobs=1))
+    assert len(asked) == 2 * len(possible)
+    monkeypatch.setattr(batch, "KEPT_VALUES", 1)  # one answer
+    before, one = len(asked), possible[0]
+    other = next(evidence for evidence in possible if evidence != one)
+    list(mm.marginal_map_many(circuit, query, [one, one, other, one], jobs=1))
+    assert len(asked) - before == 3

@@ -10,10 +10,15 @@ import pytest
 import margmap as mm
 from circuits import SORTS, random_circuit
 from counts import cases
+from margmap.bench.generators import coin_mixture, flat_latent_tree, latent_tree
+from margmap.circuit import PRODUCT
+from margmap.foundation.limits import to_the_end
 from margmap.foundation.pairs import TINY
 from margmap.inference.queries import value_pair
 from margmap.inference.scaled import scaled
 from margmap.solve import batch, rows_together
+from margmap.solve.methods.frontier.scope_tree import Plan, make_plan, rounding_of
+from margmap.solve.output_bounds import view_of
 from margmap.solve.reduce import reduce_codes
 from margmap.solve.rows_together import RowsTogether, pays
 
@@ -86,6 +91,118 @@ def test_reduced_circuits_and_scores_are_those_of_a_row_alone(always):
             assert together.value_pair(other, reals) == value_pair(circuit, other, reals)
             compared += 1
     assert compared > 200
+
+
+def same_query(circuit, number, rng):
+    """A query, and rows that all have the same variables observed."""
+    columns = sorted(circuit.mentioned)
+    rng.shuffle(columns)
+    asked = 1 + rng.randrange(len(columns))
+    seen = columns[asked : asked + rng.randrange(len(columns) + 1)]
+    rows = []
+    for _ in range(number):
+        row = circuit.cardinality.copy()
+        row[seen] = [rng.randrange(circuit.cardinality[c]) for c in seen]
+        rows.append(row)
+    return sorted(columns[:asked]), rows
+
+
+def families(seed):
+    """Circuits whose rows are alike, and others."""
+    makers = (
+        lambda: latent_tree(seed, variables=4 + seed % 9, states=2 + seed % 7, values=2 + seed % 2),
+        lambda: latent_tree(seed, variables=4 + seed % 9, states=2 + seed % 7, concentration=0.05),
+        lambda: coin_mixture(seed, components=2 + seed % 5, variables=6 + seed % 5),
+        lambda: flat_latent_tree(seed, variables=4 + seed % 5, states=2 + seed % 7),
+        lambda: discrete(seed)[0],
+    )
+    return makers[seed % len(makers)]()
+
+
+def test_rows_with_the_same_variables_observed_are_those_of_a_row_alone(always):
+    together_rows, alike = 0, 0
+    for seed in range(cases(150)):
+        circuit, rng = families(seed), random.Random(seed)
+        if not pays(circuit, 2):
+            continue
+        reals, together = np.full(len(circuit.variables), np.nan), RowsTogether(circuit)
+        columns, rows = same_query(circuit, 45, rng)
+        for chunk in (rows[:3], rows[3:25], rows[25:]):
+            together.expect(chunk)
+            for row in chunk:
+                try:
+                    alone = reduce_codes(circuit, columns, row, reals)
+                except mm.ImpossibleEvidenceError:
+                    with pytest.raises(mm.ImpossibleEvidenceError):
+                        together.reduce(columns, row, reals)
+                    continue
+                found = together.reduce(columns, row, reals)
+                assert found is not None
+                for one, other in zip(found.flat, alone.flat, strict=True):
+                    assert np.array_equal(one, other)
+                assert (found.evidence, found.rounding, found.names) == (alone.evidence, alone.rounding, alone.names)
+                together_rows, alike = together_rows + 1, alike + (found.shape is not None)
+                if found.shape is None:
+                    continue
+                plan = found.shape.planned(found.flat, len(columns), to_the_end, lambda: None)
+                again = make_plan(alone.flat, len(columns))
+                assert (plan is None) == (again is None)
+                if plan is None:
+                    continue
+                for name, one, other in zip(Plan._fields, plan[1], again[1], strict=True):
+                    if name == "factor":  # written below products only
+                        below = np.repeat(again[0].kind == PRODUCT, np.diff(again[0].start))
+                        one, other = one[below], other[below]
+                    assert np.array_equal(one, other)
+                view = found.shape.view(found.flat, found.cardinality, to_the_end)
+                whole = view_of(alone.flat, 0.0, alone.cardinality)
+                assert np.array_equal(view.supports.can, whole.supports.can)
+                for one, other in zip(view.bounds, whole.bounds, strict=True):
+                    assert np.array_equal(one, other)
+                if plan[0] is found.flat:
+                    rounding = found.shape.rounding(*plan, view.bounds.rows)
+                    assert rounding == rounding_of(*again, whole.bounds.rows)
+    assert together_rows > 1000
+    assert alike > together_rows / 4
+
+
+def circuit_of_pairs(first, second):
+    """``0.5 [R=0] (a mixture) + 0.5 [R=1] (another one)``: parts over Q, each with its chances of E."""
+    q, r, e = mm.Variable("Q", 2), mm.Variable("R", 2), mm.Variable("E", 3)
+    parts = [mm.categorical(q, [0.25, 0.75]), mm.categorical(q, [0.875, 0.125])]
+
+    def mixture(chances):
+        one, other = (part * mm.categorical(e, list(chance)) for part, chance in zip(parts, chances, strict=True))
+        return 0.5 * one + 0.5 * other
+
+    root = 0.5 * (mm.indicator(r, 0) * mixture(first)) + 0.5 * (mm.indicator(r, 1) * mixture(second))
+    return mm.circuit_of(root, variables=[q, r, e])
+
+
+def reduced_as_alone(circuit, rows):
+    """Whether each of some rows of E, asked twice, went by the recipe of the first; all are as they are alone."""
+    together, reals, columns = RowsTogether(circuit), np.full(3, np.nan), [0, 1]
+    codes = [np.array([2, 2, row], dtype=np.int32) for row in rows]
+    together.expect(codes)
+    together.reduce(columns, codes[0], reals)
+    shared = []
+    for row in codes:
+        found, alone = together.reduce(columns, row, reals), reduce_codes(circuit, columns, row, reals)
+        assert all(np.array_equal(one, other) for one, other in zip(found.flat, alone.flat, strict=True))
+        shared.append(found.shape is not None)
+    return shared
+
+
+# Under E = 0 both mixtures are the same, under E = 1 they are not.
+EQUAL_IF_0 = [(0.5, 0.25, 0.25), (0.5, 0.25, 0.25)], [(0.5, 0.25, 0.25), (0.5, 0.125, 0.375)]
+
+
+def test_a_row_in_which_equal_nodes_differ_is_reduced_alone(always):
+    assert reduced_as_alone(circuit_of_pairs(*EQUAL_IF_0), [0, 0, 0, 1]) == [True, True, True, False]
+
+
+def test_a_row_in_which_different_nodes_are_equal_is_reduced_alone(always):
+    assert reduced_as_alone(circuit_of_pairs(*EQUAL_IF_0), [1, 1, 1, 0]) == [True, True, True, False]
 
 
 @pytest.mark.parametrize("factors", [2, 5])

@@ -59,6 +59,12 @@ Query: TypeAlias = "Sequence[Name] | None"
 CHUNK_SECONDS = 0.25
 CHUNK_ROWS = 256
 
+#: Rows that can be evaluated in one pass travel together also if they take longer than that, but not than this.
+PASS_SECONDS = 1.0
+
+#: Values in the states of the answers that a job keeps, for rows that are equal to an earlier one.
+KEPT_VALUES = 1_000_000
+
 #: Chunks under way for each worker, so that none waits for the next one.
 CHUNKS_PER_WORKER = 3
 
@@ -113,7 +119,8 @@ def marginal_map_many(
     is one for all rows, or a list with one for each row; None asks for all that a row does not observe.
 
     A row that cannot be answered (evidence of probability 0, a value out of range) has a :class:`FailedRow` in its
-    place. ``time_limit`` and further options are those of ``marginal_map`` and hold for each row.
+    place. ``time_limit`` and further options are those of ``marginal_map`` and hold for each row. A row that is equal
+    to an earlier one gets the same answer, if that was proven, without being asked again.
 
     The work is done by ``jobs`` processes of this machine (None: one a core; 1: in this process), each with one thread
     unless ``threads`` says otherwise, or by ``executor``:
@@ -197,6 +204,8 @@ class _Job:
     options: dict[str, Any]
     #: Held by the thread that has ``together``.
     lock: Lock = field(default_factory=Lock)
+    #: The answers to rows so far, by what they ask: as many as have :data:`KEPT_VALUES` values together.
+    known: dict[bytes, Result] = field(default_factory=dict)
 
     @cached_property
     def together(self) -> RowsTogether:
@@ -218,11 +227,11 @@ class _Job:
 
     def answers(self, rows: Sequence[tuple[int, bytes]]) -> list[Answer]:
         """The results of some rows, or why there is none; after Ctrl-C those that were under way, the last of them."""
-        read = [self._read(*row) for row in rows]
-        with self._knowing(read) as model:
+        fresh = {data: self._read(number, data) for number, data in rows if data not in self.known}
+        with self._knowing(list(fresh.values())) as model:
             found: list[Answer] = []
-            for (number, _), row in zip(rows, read, strict=True):
-                found.append(row if isinstance(row, FailedRow) else self._answer(model, number, *row))
+            for number, data in rows:
+                found.append(self._answer(model, number, data, fresh.get(data)))
                 if interrupt_heard():
                     break
             return found
@@ -250,11 +259,43 @@ class _Job:
         finally:
             self.lock.release()
 
-    def _answer(self, model: Circuit | Network, number: int, query: Query, evidence: Observed) -> Answer:
+    def _answer(
+        self,
+        model: Circuit | Network,
+        number: int,
+        data: bytes,
+        row: tuple[Query, Observed] | FailedRow | None,
+    ) -> Answer:
+        """The answer to a row; that to an equal one, if there is one."""
+        begun, known = time.perf_counter(), self.known.get(data)
+        if known is not None:
+            return _again(known, time.perf_counter() - begun)
+        row = self._read(number, data) if row is None else row
+        if isinstance(row, FailedRow):
+            return replace(row, row=number)
         try:
-            return marginal_map(model, query, evidence, self.method, self.time_limit, **self.options)
+            result = marginal_map(model, *row, self.method, self.time_limit, **self.options)
         except Exception as error:
             return _failed(number, error)
+        self._keep(data, result)
+        return result
+
+    def _keep(self, data: bytes, result: Result) -> None:
+        """Keep a proven answer for rows that are equal, unless somebody is to be called for each row."""
+        if result.status != "optimal" or any(callable(option) for option in self.options.values()):
+            return
+        most = KEPT_VALUES // max(1, sum(len(one.state) for one in result.top))
+        if most > 0:
+            self.known[data] = _again(result, result.seconds)  # whoever gets the answer may change it
+        while len(self.known) > most:
+            with suppress(KeyError, RuntimeError):  # another thread was quicker
+                del self.known[next(iter(self.known))]
+
+
+def _again(result: Result, seconds: float) -> Result:
+    """The same answer to an equal row, with dictionaries of its own and the seconds that it took."""
+    top = tuple([one._replace(state=dict(one.state)) for one in result.top])
+    return replace(result, state=top[0].state if top else result.state, top=top, seconds=seconds)
 
 
 def _failed(row: int, error: Exception) -> FailedRow:
@@ -401,7 +442,8 @@ class _Batch:
         """How many rows to send together: as many as take a quarter of a second, and a share of the last ones."""
         if self.seconds_per_row is None:
             return 1
-        size = min(int(CHUNK_SECONDS / max(self.seconds_per_row, 1e-6)), 2 * self.last_size, CHUNK_ROWS)
+        rows, pass_rows = (int(seconds / max(self.seconds_per_row, 1e-6)) for seconds in (CHUNK_SECONDS, PASS_SECONDS))
+        size = min(max(rows, min(pass_rows, ROWS_AT_ONCE)), 2 * self.last_size, CHUNK_ROWS)
         if self.length is not None and not isinstance(self.executor, _Here):  # others are to have some of the last
             size = min(size, (self.length - self.reading) // (2 * self.workers))
         return size - size % ROWS_AT_ONCE if size > ROWS_AT_ONCE else max(size, 1)

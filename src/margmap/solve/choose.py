@@ -33,8 +33,11 @@ def choose(reduced: Reduced, limits: Limits, priced: Priced | None = None) -> Ch
     ``priced`` is the problem with its constraints, where it has some: all three methods take them.
     """
     flat = reduced.flat if priced is None else priced.flat
-    scope = reduced.scope if priced is None else None
-    planned = make_plan(flat, reduced.cardinality.size, limits.run, limits.check, scope)
+    asked = (flat, reduced.cardinality.size, limits.run, limits.check)
+    if priced is None and reduced.shape is not None:
+        planned = reduced.shape.planned(*asked)
+    else:
+        planned = make_plan(*asked, None if priced is not None else reduced.scope)
     edges = flat.num_edges
     if planned is not None:
         why = f"the circuit is structured-decomposable: {planned[1].part_at.size - 1} scopes, {edges} edges left"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +32,9 @@ from margmap.inference.soft import conditioned_circuit
 from margmap.solve.forms import Forms, Query, Store, build, room_for, store_for
 from margmap.solve.query_circuit import Flat, log_factor_of, rebuild
 from margmap.solve.reduce_sparse import Asked, Known, Needed, edge_by_edge
+
+if TYPE_CHECKING:
+    from margmap.solve.shape import Shape
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ class Reduced:
     needed: Needed | Known | None = None
     #: How it is made once more; None if whoever asks needs it afterwards, so that no method may write over its arrays.
     again: Callable[[], Reduced] | None = None
+    #: What it has in common with others that differ from it in their weights alone; None if none are known.
+    shape: Shape | None = None
 
     @property
     def log_scale(self) -> float:

@@ -95,7 +95,7 @@ def smallest_form(
         build(s, None, nodes, value, exponent, query, forms, store, leaves, edges, most, stop)
         root = s.kind.size - 1
         count, log_factor = forms.number[root] + 1, log_factor_of(forms.factor[root], forms.exponent[root])
-    return (*_used(store, leaves, count), log_factor), nodes
+    return (*used_of(store, leaves, count), log_factor), nodes
 
 
 @kernel
@@ -135,7 +135,7 @@ def needed(s: Scaled, asked: Asked, value: FloatArray, stop: LongArray) -> tuple
 
 
 @kernel
-def _used(
+def used_of(
     store: Store, leaves: int, count: int
 ) -> tuple[KindArray, LongArray, IntArray, FloatArray, IntArray, IntArray]:
     """The first nodes of a store, of which the last is the root, without the indicators that nothing leads to."""

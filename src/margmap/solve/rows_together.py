@@ -10,6 +10,7 @@ answer. What comes out is the same to the last bit as for a row alone.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -22,12 +23,16 @@ from margmap.inference.scaled import Scaled, is_dense, scaled
 from margmap.solve.query_circuit import Flat
 from margmap.solve.reduce import Reduced, asked_of, impossible, of_root
 from margmap.solve.reduce_sparse import Asked, Needed, smallest_form
+from margmap.solve.rows_alike import Alike
 
 #: Rows of one pass.
 ROWS_AT_ONCE = 16
 
 #: Fewer rows, or rows of a smaller circuit, are not worth it; nor are the values of more nodes worth their room.
 LEAST_ROWS, LEAST_EDGES, MOST_NODES = 4, 2_000, 1_000_000
+
+#: So often in all, rows of a query may turn out not to be alike before that is not tried any more.
+MOST_FAILURES = 4
 
 
 def pays(circuit: Circuit, rows: int) -> bool:
@@ -58,6 +63,11 @@ class RowsTogether:
         # The least value of each row among nodes that are the same for all; rows of the block with one too small.
         self._least = np.ones(ROWS_AT_ONCE)
         self._block, self._small = -1, np.zeros(ROWS_AT_ONCE, dtype=np.bool_)
+        # The last query, whose rows are reduced together if they are alike; how often rows of a query were not.
+        self._query: tuple[int, ...] = ()
+        self._alike: Alike | None = None
+        self._failures: dict[tuple[int, ...], int] = {}
+        self._followed = False
 
     def expect(self, rows: Sequence[IntArray]) -> None:
         """The codes of the rows that will be asked about next."""
@@ -71,6 +81,8 @@ class RowsTogether:
             scopes = self._circuit.scopes
             above = np.take(scopes.meeting(np.flatnonzero(differs).tolist()), scopes.id)
             self._above = np.flatnonzero(above).astype(np.int32)
+            if self._alike is not None:
+                self._alike.about(above)
             self._least = self._pass(np.flatnonzero(~above).astype(np.int32), 0)
 
     def _pass(self, nodes: IntArray, block: int) -> FloatArray:
@@ -86,7 +98,7 @@ class RowsTogether:
         if row < 0 or not columns:
             return None
         if row // ROWS_AT_ONCE != self._block:
-            self._block = row // ROWS_AT_ONCE
+            self._block, self._followed = row // ROWS_AT_ONCE, False
             self._small = np.minimum(self._least, self._pass(self._above, self._block)) < TINY
             _turned(self._values, self._by_row)
         at = row % ROWS_AT_ONCE
@@ -98,10 +110,42 @@ class RowsTogether:
         key = tuple(columns)
         if key not in self._queries:
             self._queries[key] = asked_of(self._circuit, columns)
-        asked, never, exponent = self._queries[key], np.zeros(1, dtype=np.int64), np.zeros(value.size)
-        smallest, nodes = smallest_form(scaled(self._circuit), value, exponent, asked, never)
-        root = (Flat(*smallest[:6]), float(smallest[6]), float(value[-1]), 0.0)
-        return of_root(self._circuit, columns, asked.cardinality, *root, Needed(nodes, value, exponent))
+        asked, exponent = self._queries[key], np.zeros(value.size)
+        alike = self._alike_of(key, asked, value, exponent)
+        if alike is not None and not alike.unfit[at]:
+            flat, log_factor = alike.circuit(at)
+            root, nodes, shape = (flat, log_factor, float(value[-1]), 0.0), alike.nodes, alike.shape
+        else:
+            smallest, nodes = smallest_form(scaled(self._circuit), value, exponent, asked, np.zeros(1, dtype=np.int64))
+            root, shape = (Flat(*smallest[:6]), float(smallest[6]), float(value[-1]), 0.0), None
+        found = of_root(self._circuit, columns, asked.cardinality, *root, Needed(nodes, value, exponent))
+        return found if shape is None else replace(found, shape=shape)
+
+    def _alike_of(self, query: tuple[int, ...], asked: Asked, value: FloatArray, exponent: FloatArray) -> Alike | None:
+        """The circuits of the rows of the block, if enough of them are alike; ``value`` is that of one of them.
+
+        The first row of a query is reduced by itself, since it may be the only one.
+        """
+        if query != self._query:
+            self._query, self._alike = query, None
+            return None
+        if self._failures.get(query, 0) >= MOST_FAILURES:
+            return None
+        if self._alike is None:
+            self._alike = Alike(scaled(self._circuit), value, exponent, asked, ROWS_AT_ONCE)
+            above = np.zeros(self._circuit.num_nodes, dtype=np.bool_)
+            above[self._above] = True
+            self._alike.about(above)
+            self._followed = False
+        if not self._followed:
+            self._followed = True
+            if self._alike.usable:
+                self._alike.follow(scaled(self._circuit), self._values)
+            rows = min(ROWS_AT_ONCE, len(self._codes) - self._block * ROWS_AT_ONCE)
+            if not self._alike.usable or 2 * np.count_nonzero(self._alike.unfit[:rows]) > rows:
+                self._failures[query] = self._failures.get(query, 0) + 1
+                self._alike = None  # the row that it was made from may be the odd one
+        return self._alike
 
     def solve(self, columns: Sequence[int], codes: IntArray, reals: FloatArray, limits: Limits) -> None:
         """Nothing is solved here."""

@@ -108,10 +108,11 @@ def solve_planned(
     had some time to themselves a best-first search of the pruned circuit takes turns with them.
     """
     cardinality, begun = reduced.cardinality, limits.clock()
+    shape = reduced.shape if flat is reduced.flat else None
     reduced, view = _first_view(reduced, flat, limits)
     flat, bounds, slack = view.flat, view.bounds, limits.gap / 4
     widest_allowed = FIRST_WIDTH if max_width is None else max_width
-    rounding = rounding_of(flat, plan, bounds.rows)
+    rounding = (rounding_of if shape is None else shape.rounding)(flat, plan, bounds.rows)
     if priced is None:
         incumbents = Incumbents(flat, bounds, cardinality, limits, k, log_factor=view.log_factor)
         pending, log_whole = None, bounds.log_upper if view.log_factor == 0 else view.log_upper
@@ -229,6 +230,8 @@ def _first_view(reduced: Reduced, flat: Flat, limits: Limits) -> tuple[Reduced, 
     blocks, which are not pruned; nothing else looks at their supports.
     """
     cardinality = reduced.cardinality
+    if flat is reduced.flat and reduced.shape is not None:
+        return reduced, reduced.shape.view(flat, cardinality, limits.run)
     if flat is not reduced.flat or reduced.parts is None:
         return reduced, view_of(flat, 0.0, cardinality, limits.run)
     if reduced.again is not None and not interprets():  # which may begin anew when it takes long
