@@ -187,17 +187,6 @@ def test_a_few_evaluations():
     assert f"about as long as {middle} plain evaluations of the circuit" in plain("README.md")
 
 
-def test_more_than_one_core():
-    """What the page on large circuits says of processes is in the tables of the benchmarks."""
-    page = (BENCHMARKS / "scale.md").read_text(encoding="utf-8")
-    local, dask = (re.findall(rf"^\| .*\| 2 {who} \| ([\d.]+) \|", page, re.MULTILINE) for who in WORKERS)
-    shares = [float(there) / float(here) for here, there in zip(local, dask, strict=True)]
-    assert f"are at {100 * min(shares):.0f} % of local processes" in plain("docs/scale.md")
-
-
-WORKERS = ("processes", "Dask workers")
-
-
 @pytest.mark.skipif(not (SHARED / "bif").is_dir(), reason="needs ../shared/data")
 def test_a_table_over_alarm():
     network = mm.load_network(SHARED / "bif" / "alarm.bif.gz")
@@ -355,7 +344,6 @@ ALLOWED = {
         "docs/erratum.md": ("by up to 2.2 nats",),
         "docs/releasing.md": ("[96.3 %]",),
         "docs/reliability.md": ("without kernels: **96.3 %**",),
-        "docs/scale.md": ("are at 92 % of local processes",),
         "docs/tour.md": ("67 percent among such patients",),
         "docs/tutorials/diagnosis.md": ("a probability of 34 percent",),  # test_docs.py runs the page and its output
         "docs/why-not-mpe.md": ("a probability of 3 percent", "severe flu, with 67 percent"),
