@@ -78,9 +78,10 @@ def outside_bounds(flat, plan, share):
                     exact_total[flat.child[e]] += exact_share[e] * exact_total[i] // ONE
         for j, t in enumerate(plan.part[plan.part_at[s] : plan.part_at[s + 1]].tolist()):
             push(flat, plan, s, j, total, limit, outside)
-            for i in nodes:
-                if flat.kind[i] == PRODUCT:
-                    exact_outside[plan.factor[flat.start[i] + j]] += exact_total[i]
+            products = [i for i in nodes if flat.kind[i] == PRODUCT]
+            parts = plan.part_at[s + 1] - plan.part_at[s]
+            for k, i in enumerate(products):
+                exact_outside[plan.factor[plan.factor_at[s] + k * parts + j]] += exact_total[i]
             stack.append(t)
     return outside, exact_outside
 

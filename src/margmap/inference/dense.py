@@ -44,7 +44,8 @@ def block_rows(
 
 def _mostly_blocks_by_numpy(start: LongArray, rows: IntArray) -> bool:
     edges, beside = np.diff(start), (rows[1:] == rows[:-1]) & (rows[1:] >= 0)
-    several = np.append(beside, False)
+    several = np.zeros(rows.size, dtype=np.bool_)
+    several[:-1] = beside
     several[1:] |= beside
     return bool(2 * edges[several].sum() > start[-1])
 
