@@ -1163,7 +1163,7 @@ KEPT_BREAKS = [
         ),
         (
             "def _score(",
-            "elif weight[e] > 0 and value[c] > 0 and under[c, 1] != now:",
+            "elif weight[e] > 0 and value[c] > 0 and under[c, 1] < since[scope[c]]:",
             "elif weight[e] > 0 and value[c] > 0 and under[c, 1] == 0:",
             "in a session a state is scored with values of the state before",
             (f"{SESSION}::test_states_are_scored_to_the_last_bit[structured]",),

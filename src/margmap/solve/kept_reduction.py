@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from margmap.circuit import GAUSSIAN, PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray
+from margmap.circuit.scopes import Scopes
 from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits
@@ -56,9 +57,11 @@ class KeptReduction:
         nodes = circuit.num_nodes
         self.forms = Forms(np.full(nodes, NONE, dtype=np.int32), np.ones(nodes), np.zeros(nodes))
         self._nodes = np.empty(nodes, dtype=np.int32)  # room for a list of nodes
-        # Values under a state, and the question in which they were computed, side by side; and the exponents.
+        # Values under a state, and the question in which they were computed, side by side; and the exponents. Then the
+        # row they belong to, and of each scope the question in which one of its variables was last another one.
         self._under, self._under_power = np.zeros((nodes, 2)), np.zeros(nodes)
-        self._questions, self._depth = 0, circuit.depth + 2
+        self._row, self._since = _no_row(circuit), np.zeros(len(circuit.scopes.bits), dtype=np.int64)
+        self._questions, self._no_powers, self._depth = 0, True, circuit.depth + 2
         #: The state that was the last answer.
         self.answer: IntArray | None = None
         self._frontier = KeptFrontier(circuit, columns, self.query)
@@ -125,6 +128,7 @@ class KeptReduction:
             raise
         except BaseException:  # interrupted on the way: what is half done is begun anew the next time
             self.values.forget()
+            self._row = _no_row(self.circuit)
             raise
 
     def _solve(
@@ -149,11 +153,13 @@ class KeptReduction:
         """The value of the circuit under the evidence and a state: computed here, where no other thread changes it."""
         row = codes.copy()
         row[self.columns] = state
-        s, values = scaled(self.circuit), self.values
-        known = (values.value, values.exponent, self._under, self._under_power)
-        no_powers = s.plain and values.powers[0] == 0
+        s, values, scopes = scaled(self.circuit), self.values, self.circuit.scopes
+        known = (values.value, values.exponent, self._under, self._under_power, *self._row, scopes, self._since)
+        no_powers = bool(s.plain and values.powers[0] == 0)
         while True:
             self._questions += 1
+            if no_powers != self._no_powers:  # exponents were not written, or will not be
+                self._since[:], self._no_powers = self._questions, no_powers
             found, root = _score(s, self.query.asked, row, reals, *known, self._questions, self._depth, no_powers)
             if found:
                 return Known(row, root)
@@ -193,6 +199,11 @@ class KeptReduction:
         """Empty the store if it has many times the edges of the last circuit."""
         if self.store.start[self.count] > max(LEAST_EDGES, MOST_TIMES * edges):
             self._empty()
+
+
+def _no_row(circuit: Circuit) -> tuple[IntArray, FloatArray]:
+    """Codes and reals that no row has."""
+    return np.full(len(circuit.variables), -1, dtype=np.int32), np.full(len(circuit.variables), np.nan)
 
 
 def _filled(array: NDArray[S], size: int, fill: int) -> NDArray[S]:
@@ -284,6 +295,10 @@ def _score(
     exponent: FloatArray,
     under: FloatArray,
     under_power: FloatArray,
+    last_codes: IntArray,
+    last_reals: FloatArray,
+    scopes: Scopes,
+    since: LongArray,
     now: int,
     depth: int,
     no_powers: bool,
@@ -292,13 +307,24 @@ def _score(
 
     A walk from the root: what has no query variable keeps its value, what is zero under the evidence stays zero, and
     so does a product with one child that is. The same to the last bit as a pass over all nodes. ``under`` has the value
-    of each node beside the number of the question that it was computed in; ``now`` is that of this one.
+    of each node beside the number of the question that it was computed in; ``now`` is that of this one. A value stays
+    as long as no variable of the node's scope is another one: ``since`` has the last question in which one was, and
+    becomes, as does the last row, that of this question.
 
     ``no_powers`` says that under the evidence all exponents are 0, so that they are not looked at here. Where a value
     then needs one all the same, the first result is False, and nothing is known.
     """
     kind, start, child, weight, shift = s.kind, s.start, s.child, s.weight, s.shift
     var, table_start, table, table_shift = s.var, s.table_start, s.table, s.table_shift
+    scope, bits = scopes.id, scopes.bits
+    for x in range(codes.size):
+        same = reals[x] == last_reals[x] or (np.isnan(reals[x]) and np.isnan(last_reals[x]))
+        if not same or codes[x] != last_codes[x]:
+            last_codes[x], last_reals[x] = codes[x], reals[x]
+            word, bit = x >> 6, np.uint64(1) << np.uint64(x & 63)
+            for t in range(since.size):
+                if bits[t, word] & bit:
+                    since[t] = now
     stack, edge = np.empty(depth, dtype=np.int32), np.empty(depth, dtype=np.int64)
     stack[0], edge[0], height = kind.size - 1, start[kind.size - 1], 1
     while height > 0:
@@ -307,12 +333,12 @@ def _score(
         while e < end:
             c = child[e]
             if kind[n] == PRODUCT:
-                if asked[c] and under[c, 1] != now:
+                if asked[c] and under[c, 1] < since[scope[c]]:
                     below = c
                     break
                 if asked[c] and under[c, 0] == 0:
                     break
-            elif weight[e] > 0 and value[c] > 0 and under[c, 1] != now:
+            elif weight[e] > 0 and value[c] > 0 and under[c, 1] < since[scope[c]]:
                 below = c
                 break
             e += 1

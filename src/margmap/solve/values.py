@@ -64,29 +64,30 @@ def evaluate_range(
 @kernel
 def evaluate_nodes(f: Flat, nodes: Iterable[int], state: IntArray, value: FloatArray, exponent: FloatArray) -> None:
     """The values of some nodes, children first, from those of their children."""
+    kind, start, child, weight = f.kind, f.start, f.child, f.weight
     for n in nodes:
         power = 0.0
-        if f.kind[n] == PRODUCT:
+        if kind[n] == PRODUCT:
             v = 1.0
-            for e in range(f.start[n], f.start[n + 1]):
-                v *= value[f.child[e]]
-                power += exponent[f.child[e]]
+            for e in range(start[n], start[n + 1]):
+                v *= value[child[e]]
+                power += exponent[child[e]]
                 if v < TINY:
                     if v == 0:
                         power = 0.0
                         break
                     v /= TINY
                     power -= STEP
-        elif f.kind[n] == SUM:
+        elif kind[n] == SUM:
             v, plain = 0.0, True
-            for e in range(f.start[n], f.start[n + 1]):
-                plain &= exponent[f.child[e]] == 0 and f.weight[e] > 0
-                v += f.weight[e] * value[f.child[e]]
+            for e in range(start[n], start[n + 1]):
+                plain &= exponent[child[e]] == 0 and weight[e] > 0
+                v += weight[e] * value[child[e]]
             if not plain:
                 v = 0.0
-                for e in range(f.start[n], f.start[n + 1]):
-                    w, shift = decoded(f.weight[e])
-                    v, power = plus(v, power, w * value[f.child[e]], shift + exponent[f.child[e]])
+                for e in range(start[n], start[n + 1]):
+                    w, shift = decoded(weight[e])
+                    v, power = plus(v, power, w * value[child[e]], shift + exponent[child[e]])
             if 0 < v < TINY:
                 v /= TINY
                 power -= STEP

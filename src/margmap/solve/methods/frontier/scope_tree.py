@@ -187,7 +187,8 @@ def plan_of(
 
     ``factor`` is an array with an entry an edge, for the plan.
     """
-    n_nodes = f.kind.size
+    kind, start, child = f.kind, f.start, f.child
+    n_nodes = kind.size
     place = np.zeros(n_nodes, dtype=np.int32)
     node_at = np.zeros(n_scopes + 1, dtype=np.int64)
     # Of each scope the one that it is a part of, how many parts it has itself, its products and their edges.
@@ -200,14 +201,14 @@ def plan_of(
         s = scope[n]
         place[n] = node_at[s + 1]
         node_at[s + 1] += 1
-        if f.kind[n] != PRODUCT:
+        if kind[n] != PRODUCT:
             continue
         if stop[0] != 0:
             break
         products[s] += 1
-        edges[s] += f.start[n + 1] - f.start[n]
-        for e in range(f.start[n], f.start[n + 1]):
-            c = f.child[e]
+        edges[s] += start[n + 1] - start[n]
+        for e in range(start[n], start[n + 1]):
+            c = child[e]
             t = scope[c]
             used += column[c] < 0
             column[c] = 0
@@ -247,10 +248,10 @@ def plan_of(
             if column[n] >= 0:
                 column[n], out[at] = at - out_at[s], n
                 at += 1
-            if fits and f.kind[n] == PRODUCT:
-                for e in range(f.start[n], f.start[n + 1]):
-                    factor[first + part_place[scope[f.child[e]]]] = f.child[e]
-                first += f.start[n + 1] - f.start[n]
+            if fits and kind[n] == PRODUCT:
+                for e in range(start[n], start[n + 1]):
+                    factor[first + part_place[scope[child[e]]]] = child[e]
+                first += start[n + 1] - start[n]
         out_at[s + 1] = at
     given = (factor_at, factor[: factor_at[n_scopes]])
     return fits, Plan(scope, place, node_at, node, part_at, part, *given, out_at, out, column)

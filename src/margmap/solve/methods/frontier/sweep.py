@@ -171,6 +171,7 @@ def go_up(
     step_at, pointer_at, n_scopes = frontier.step_at, frontier.pointer_at, plan.node_at.size - 1
     vectors, left, right, merged = begun.entries, begun.left, begun.right, begun.merged
     top, pointers = begun.size, begun.pointers
+    part_at, part, out_at, out = plan.part_at, plan.part, plan.out_at, plan.out
     # Beside each pointer its toll, and beside each step what its vectors use, at least and at most, of the open rows.
     tolls = np.zeros(1024)
     use_low, use_high = np.zeros(1024, dtype=np.int64), np.zeros(1024, dtype=np.int64)
@@ -187,16 +188,16 @@ def go_up(
     depth = 1
     while depth > 0:
         s = stack[depth - 1]
-        parts = plan.part_at[s + 1] - plan.part_at[s]
+        parts = part_at[s + 1] - part_at[s]
         if turn[depth - 1] == 0:
             enter(f, rows, share, plan, s, outside, total)
-        if turn[depth - 1] < parts and done[plan.part[plan.part_at[s] + turn[depth - 1]]]:
+        if turn[depth - 1] < parts and done[part[part_at[s] + turn[depth - 1]]]:
             turn[depth - 1] += 1
             continue
         if turn[depth - 1] < parts:
             # The bounds outside of this part, with those of its siblings that are done already tightened.
             push(f, plan, s, turn[depth - 1], total, limit, outside)
-            t = plan.part[plan.part_at[s] + turn[depth - 1]]
+            t = part[part_at[s] + turn[depth - 1]]
             turn[depth - 1] += 1
             stack[depth], turn[depth], begin_at[depth] = t, 0, top
             depth += 1
@@ -204,7 +205,7 @@ def go_up(
         depth -= 1
         if stop[0] != 0:
             return STOPPED, begun, exponent, widest
-        entries = plan.out_at[s + 1] - plan.out_at[s]
+        entries = out_at[s + 1] - out_at[s]
         base = begin_at[depth]
         for j in range(max(1, parts - 1)):
             step = step_at[s] + j
@@ -218,8 +219,8 @@ def go_up(
                     f, rows, share, plan, pending, step, s, outside, floor, most, best_of, careful
                 )
             else:
-                t = plan.part[plan.part_at[s] + j + 1]
-                size = plan.out_at[t + 1] - plan.out_at[t]
+                t = part[part_at[s] + j + 1]
+                size = out_at[t + 1] - out_at[t]
                 other = vectors[vector_at[t] : vector_at[t] + width[t] * size].reshape((width[t], size))
                 other_at = pointer_at[step_at[t + 1] - 1]
                 other_merged = merged[other_at : other_at + width[t]]
@@ -228,8 +229,8 @@ def go_up(
                     last = step_at[t + 1] - 1
                     other_use = _uses(use_low, use_high, tolls, use_at[last], other_at, width[t], pending.open[last])
                 if j == 0:
-                    t0 = plan.part[plan.part_at[s]]
-                    size0, at0 = plan.out_at[t0 + 1] - plan.out_at[t0], vector_at[t0]
+                    t0 = part[part_at[s]]
+                    size0, at0 = out_at[t0 + 1] - out_at[t0], vector_at[t0]
                     first = vectors[at0 : at0 + width[t0] * size0].reshape((width[t0], size0))
                     first_at = pointer_at[step_at[t0 + 1] - 1]
                     kept_merged = merged[first_at : first_at + width[t0]]
@@ -237,7 +238,7 @@ def go_up(
                         last = step_at[t0 + 1] - 1
                         open_rows = pending.open[last]
                         kept_use = _uses(use_low, use_high, tolls, use_at[last], first_at, width[t0], open_rows)
-                    kept = _gather(f, plan, s, first)
+                    kept = _gather(plan, s, first)
                     smallest[s] = smallest[t0]
                 careful = smallest[s] * smallest[t] * least <= SMALLEST
                 kept, kept_left, kept_right, kept_merged, kept_use = _join(
@@ -291,7 +292,7 @@ def go_up(
             for r in range(found):
                 vectors[base + r * entries + i] = kept[r, i]
                 highest = max(highest, kept[r, i])
-            limit[plan.out[plan.out_at[s] + i]] = highest
+            limit[out[out_at[s] + i]] = highest
         vector_at[s], width[s], frontier.owner[s] = base, found, owner
         top = base + found * entries
     return TO_THE_END, Vectors(vectors, left, right, merged, top, pointers), exponent, widest
@@ -389,32 +390,33 @@ def enter(
     f: Flat, rows: IntArray, share: FloatArray, plan: Plan, s: int, outside: FloatArray, total: FloatArray
 ) -> None:
     """Outside bounds of all nodes of a scope, from those of the nodes used outside."""
-    i = plan.node_at[s + 1]
-    while i > plan.node_at[s]:
+    # Arrays by names of their own, here and below: numba counts who holds an array at every use of a tuple.
+    kind, start, child, node, column = f.kind, f.start, f.child, plan.node, plan.column
+    begin, i = plan.node_at[s], plan.node_at[s + 1]
+    while i > begin:
         i -= 1
-        n = plan.node[i]
+        n = node[i]
         if rows.size > 0 and rows[n] >= 0:
             first = n
-            while i > plan.node_at[s] and plan.node[i - 1] == first - 1 and rows[first - 1] == rows[n]:
+            while i > begin and node[i - 1] == first - 1 and rows[first - 1] == rows[n]:
                 first, i = first - 1, i - 1
             whole = total[first : n + 1].copy()
             for r in range(whole.size):
-                if plan.column[first + r] >= 0:
+                if column[first + r] >= 0:
                     whole[r] += outside[first + r]
             if _far_from_zero(whole):  # then no product with a share is under SMALLEST
                 total[first : n + 1] = whole
-                gained = np.zeros(f.start[n + 1] - f.start[n])
-                add_rows(share[f.start[first] : f.start[n + 1]], whole, gained)
+                gained = np.zeros(start[n + 1] - start[n])
+                add_rows(share[start[first] : start[n + 1]], whole, gained)
                 for c in range(gained.size):
-                    total[f.child[f.start[n] + c]] += gained[c]
+                    total[child[start[n] + c]] += gained[c]
                 continue
             i += n - first
-        if plan.column[n] >= 0:
+        if column[n] >= 0:
             total[n] += outside[n]
-        if f.kind[n] == SUM:
-            for e in range(f.start[n], f.start[n + 1]):
-                if total[n] > 0:
-                    total[f.child[e]] += max(share[e] * total[n], SMALLEST)
+        if kind[n] == SUM and total[n] > 0:
+            for e in range(start[n], start[n + 1]):
+                total[child[e]] += max(share[e] * total[n], SMALLEST)
 
 
 @kernel
@@ -430,14 +432,15 @@ def _far_from_zero(values: FloatArray) -> bool:
 def push(f: Flat, plan: Plan, s: int, j: int, total: FloatArray, limit: FloatArray, outside: FloatArray) -> None:
     """Outside bounds of the nodes of part ``j`` that the products of scope ``s`` use."""
     parts, at = plan.part_at[s + 1] - plan.part_at[s], plan.factor_at[s]
+    kind, node, factor = f.kind, plan.node, plan.factor
     for i in range(plan.node_at[s], plan.node_at[s + 1]):
-        n = plan.node[i]
-        if f.kind[n] == PRODUCT:
+        n = node[i]
+        if kind[n] == PRODUCT:
             weight = total[n]
             for k in range(parts):
                 if k != j:
-                    weight = _product(weight, limit[plan.factor[at + k]])
-            outside[plan.factor[at + j]] += weight
+                    weight = _product(weight, limit[factor[at + k]])
+            outside[factor[at + j]] += weight
             at += parts
 
 
@@ -455,30 +458,31 @@ def _evaluate_sums(
 
     ``careful`` raises what is too small for a double to ``SMALLEST``.
     """
-    i = plan.node_at[s] - 1
-    while i + 1 < plan.node_at[s + 1]:
+    kind, start, child, node, place = f.kind, f.start, f.child, plan.node, plan.place
+    i, after = plan.node_at[s] - 1, plan.node_at[s + 1]
+    while i + 1 < after:
         i += 1
-        n = plan.node[i]
+        n = node[i]
         if rows.size > 0 and rows[n] >= 0 and not careful:
-            end, last = n + 1, n + plan.node_at[s + 1] - i
-            while end < last and plan.node[i + end - n] == end and rows[end] == rows[n]:
+            end, last = n + 1, n + after - i
+            while end < last and node[i + end - n] == end and rows[end] == rows[n]:
                 end += 1
-            children = f.child[f.start[n] : f.start[n + 1]]
+            children = child[start[n] : start[n + 1]]
             below, found = np.empty(children.size), np.empty(end - n)
             for k in range(lanes):
                 for c in range(children.size):
-                    below[c] = value[plan.place[children[c]], k]
-                times_vector(share[f.start[n] : f.start[end]], below, found)
+                    below[c] = value[place[children[c]], k]
+                times_vector(share[start[n] : start[end]], below, found)
                 for r in range(end - n):
-                    value[plan.place[n] + r, k] = found[r]
+                    value[place[n] + r, k] = found[r]
             i += end - n - 1
             continue
-        if f.kind[n] == SUM:
-            row = plan.place[n]
+        if kind[n] == SUM:
+            row = place[n]
             for k in range(lanes):
                 value[row, k] = 0.0
-            for e in range(f.start[n], f.start[n + 1]):
-                part, other = share[e], plan.place[f.child[e]]
+            for e in range(start[n], start[n + 1]):
+                part, other = share[e], place[child[e]]
                 for k in range(lanes):
                     value[row, k] += part * value[other, k]
                 if careful:
@@ -551,27 +555,27 @@ def _values(
     careful: bool,
 ) -> tuple[FloatArray, NDArray[np.int32], NDArray[np.int32], Marks, Uses | None]:
     """The vectors of a single variable, one a value."""
-    first, last = plan.node_at[s], plan.node_at[s + 1]
-    entries = plan.out_at[s + 1] - plan.out_at[s]
+    first, last, kind, node, out, place = plan.node_at[s], plan.node_at[s + 1], f.kind, plan.node, plan.out, plan.place
+    out_at, entries = plan.out_at[s], plan.out_at[s + 1] - plan.out_at[s]
     leaves = 0
     for i in range(first, last):
-        leaves += f.kind[plan.node[i]] == LEAF
+        leaves += kind[node[i]] == LEAF
     value = np.zeros((last - first, leaves))
     code = np.zeros(leaves, dtype=np.int32)
     k = 0
     for i in range(first, last):
-        if f.kind[plan.node[i]] == LEAF:
+        if kind[node[i]] == LEAF:
             value[i - first, k] = 1.0
-            code[k] = f.value[plan.node[i]]
+            code[k] = f.value[node[i]]
             k += 1
     _evaluate_sums(f, rows, share, plan, s, value, leaves, careful)
     score = np.zeros(leaves)
     used = np.zeros(entries, dtype=np.uint8)
     for i in range(entries):
-        n = plan.out[plan.out_at[s] + i]
+        n = out[out_at + i]
         used[i] = outside[n] > 0
         for k in range(leaves):
-            score[k] += outside[n] * value[plan.place[n], k]
+            score[k] += outside[n] * value[place[n], k]
     kept = np.zeros((leaves, entries))
     kept_code, kept_merged = np.zeros(leaves, dtype=np.int32), np.zeros(leaves, dtype=np.uint8)
     vector, surplus = np.zeros(entries), np.zeros(entries)
@@ -586,9 +590,9 @@ def _values(
         if pending is not None and use is not None:
             if not _fits_alone(pending, step, code[k], use):
                 continue
-            use = Use(use.low, use.high, pending.toll[f.var[plan.node[first]], code[k]])
+            use = Use(use.low, use.high, pending.toll[f.var[node[first]], code[k]])
         for i in range(entries):
-            vector[i] = value[plan.place[plan.out[plan.out_at[s] + i]], k]
+            vector[i] = value[place[out[out_at + i]], k]
         if _dominated(kept, kept_merged, kept_use, count, vector, use, used, free, best_of):
             continue
         if count >= most:
@@ -694,15 +698,13 @@ def _used(pending: Pending, step: int, first: Uses, a: int, second: Uses, b: int
 
 
 @kernel
-def _gather(f: Flat, plan: Plan, s: int, first: FloatArray) -> FloatArray:
+def _gather(plan: Plan, s: int, first: FloatArray) -> FloatArray:
     """The vectors of a scope's first part, laid out by the scope's products."""
-    products = 0
-    for i in range(plan.node_at[s], plan.node_at[s + 1]):
-        products += f.kind[plan.node[i]] == PRODUCT
-    laid = np.zeros((first.shape[0], products))
-    parts = plan.part_at[s + 1] - plan.part_at[s]
+    parts, at, columns, factor = plan.part_at[s + 1] - plan.part_at[s], plan.factor_at[s], plan.column, plan.factor
+    products = (plan.factor_at[s + 1] - at) // parts
+    laid = np.empty((first.shape[0], products))
     for p in range(products):
-        column = plan.column[plan.factor[plan.factor_at[s] + p * parts]]
+        column = columns[factor[at + p * parts]]
         for r in range(first.shape[0]):
             laid[r, p] = first[r, column]
     return laid
@@ -721,36 +723,36 @@ def _join(
     parts = plan.part_at[s + 1] - plan.part_at[s]
     final = j + 2 == parts
     products = first.shape[1]
+    kind, start, node, factor, columns, out, place = (
+        f.kind, f.start, plan.node, plan.factor, plan.column, plan.out, plan.place,
+    )  # fmt: skip
     row, column, weight = (
-        np.zeros(products, dtype=np.int64),
-        np.zeros(products, dtype=np.int64),
-        np.zeros(products),
+        np.empty(products, dtype=np.int64),
+        np.empty(products, dtype=np.int64),
+        np.empty(products),
     )
-    p = 0
+    p, at = 0, plan.factor_at[s]
+    cost = end - begin  # of one more vector: its products and sums, and then the comparison with those kept
     for i in range(begin, end):
-        n = plan.node[i]
-        if f.kind[n] == PRODUCT:
-            row[p], at = i - begin, plan.factor_at[s] + p * parts
-            column[p] = plan.column[plan.factor[at + j + 1]]
+        n = node[i]
+        cost += start[n + 1] - start[n]
+        if kind[n] == PRODUCT:
+            row[p], column[p] = i - begin, columns[factor[at + j + 1]]
             weight[p] = total[n]
             for k in range(j + 2, parts):
-                weight[p] = _product(weight[p], limit[plan.factor[at + k]])
-            p += 1
+                weight[p] = _product(weight[p], limit[factor[at + k]])
+            p, at = p + 1, at + parts
     pair_first, pair_second, score, lost = _score(
         first, second, column, weight, floor, pairs, pending, step, first_use, second_use, stop, work
     )
     order = descending(score)
-    cost = end - begin  # of one more vector: its products and sums, and then the comparison with those kept
-    for i in range(begin, end):
-        cost += f.start[plan.node[i] + 1] - f.start[plan.node[i]]
-
     if final:
-        entries = plan.out_at[s + 1] - plan.out_at[s]
-        entry_row = np.zeros(entries, dtype=np.int64)
-        used = np.zeros(entries, dtype=np.uint8)
+        out_at, entries = plan.out_at[s], plan.out_at[s + 1] - plan.out_at[s]
+        entry_row = np.empty(entries, dtype=np.int64)
+        used = np.empty(entries, dtype=np.uint8)
         for i in range(entries):
-            n = plan.out[plan.out_at[s] + i]
-            entry_row[i] = plan.place[n]
+            n = out[out_at + i]
+            entry_row[i] = place[n]
             used[i] = outside[n] > 0
     else:
         entries = products
@@ -760,7 +762,7 @@ def _join(
             used[i] = weight[i] > 0
 
     room = min(64, order.size) + 1
-    kept = np.zeros((room, entries))
+    kept = np.empty((room, entries))
     kept_first, kept_second = np.zeros(room, dtype=np.int32), np.zeros(room, dtype=np.int32)
     kept_merged = np.zeros(room, dtype=np.uint8)
     kept_use = use = merged_use = free = None
@@ -768,8 +770,8 @@ def _join(
         kept_use, free = _no_use(room, pending.open[step]), _free(pending, step)
         use, merged_use = _nothing_used(pending.open[step])
     lanes = min(LANES, max(order.size, 1))
-    value = np.zeros((end - begin, lanes))
-    vector, surplus = np.zeros(entries), np.zeros(entries)
+    value = np.empty((end - begin, lanes))
+    vector, surplus = np.empty(entries), np.zeros(entries)
     count, merge = 0, False
     for at in range(0, order.size, lanes):
         work[0] -= lanes * (cost + 2 * count)
@@ -777,15 +779,11 @@ def _join(
             stop[0] = 1
             break
         filled = min(lanes, order.size - at)
-        for p in range(products):
-            for k in range(filled):
-                c = order[at + k]
-                value[row[p], k] = first[pair_first[c], p] * second[pair_second[c], column[p]]
-        if careful:
+        for k in range(filled):
+            c = order[at + k]
+            one, other = first[pair_first[c]], second[pair_second[c]]
             for p in range(products):
-                for k in range(filled):
-                    c = order[at + k]
-                    value[row[p], k] = _product(first[pair_first[c], p], second[pair_second[c], column[p]])
+                value[row[p], k] = _product(one[p], other[column[p]]) if careful else one[p] * other[column[p]]
         if final:
             _evaluate_sums(f, rows, share, plan, s, value, filled, careful)
         for k in range(filled):
@@ -806,7 +804,7 @@ def _join(
                 continue
             if count + 1 >= room:
                 room *= 2
-                wider = np.zeros((room, entries))
+                wider = np.empty((room, entries))
                 wider[:count] = kept[:count]
                 kept = wider
                 kept_first = _grown(kept_first, room)
@@ -893,15 +891,15 @@ def _score(
     """
     n_first, n_second, columns = first.shape[0], second.shape[0], second.shape[1]
     room = min(n_first * n_second, 256, 2 * most)
-    pair_first, pair_second = np.zeros(room, dtype=np.int32), np.zeros(room, dtype=np.int32)
-    score = np.zeros(room)
+    pair_first, pair_second = np.empty(room, dtype=np.int32), np.empty(room, dtype=np.int32)
+    score = np.empty(room)
     count = 0
     cut = floor
     left_out = False
     rows = min(ROWS, n_first)
-    mixed = np.zeros((rows, columns))
+    mixed = np.empty((rows, columns))
     small = rows * n_second * columns < 4096
-    bounds = np.zeros((rows, n_second))
+    bounds = np.empty((rows, n_second))
     for begin in range(0, n_first, rows):
         filled = min(rows, n_first - begin)
         work[0] -= filled * (n_second * columns + column.size)
