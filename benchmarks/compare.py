@@ -16,6 +16,9 @@ compiled. ``--cpu`` counts seconds of computing instead, for a machine that is b
 the shared data: 30 % of the variables queried, 30 % observed. Of a thousand such rows of plants many are equal, and
 equal rows are answered once: with ``--distinct`` all rows are different.
 
+``--changes 100`` asks a query of plants again and again, each time with one observed variable changed: in a session if
+the commit has them, from scratch if it does not. The time is the median of one question.
+
 ``--equal 10000`` measures nothing: it asks one query of each of so many generated circuits, of all families in
 :mod:`margmap.bench.generators`, and the instances, once in both commits, and compares the answers.
 """
@@ -106,6 +109,36 @@ def one_batch(options: argparse.Namespace) -> dict[str, tuple[float, float, bool
     return found
 
 
+def one_sequence(options: argparse.Namespace) -> dict[str, tuple[float, float, bool]]:
+    """In a process of one of the commits: seconds of the median question, the sum of all log p, and the proof."""
+    import numpy as np
+
+    import margmap as mm
+
+    clock = time.process_time if options.cpu else time.perf_counter
+    circuit, rng = mm.load(DATA / "psdd/plants.psdd.gz"), np.random.default_rng(0)
+    order = rng.permutation(len(circuit.variables)).tolist()
+    asked = len(order) * 30 // 100
+    query = [circuit.variables[c].name for c in order[:asked]]
+    given = {circuit.variables[c].name: int(rng.integers(2)) for c in order[asked : 2 * asked]}
+    session = mm.Session(circuit) if hasattr(mm, "Session") else None
+    seconds, results = [], []
+    for number in range(options.changes + 1):
+        changed = list(given)[int(rng.integers(len(given)))]
+        given = {**given, changed: 1 - given[changed]}
+        begun = clock()
+        try:
+            one = session.marginal_map(query, given) if session else mm.marginal_map(circuit, query, given)
+        except mm.ImpossibleEvidenceError:
+            continue
+        if number > 0:
+            seconds.append(clock() - begun)
+            results.append(one)
+    proven = all(r.status == "optimal" for r in results)
+    total = math.fsum(r.log_prob for r in results)
+    return {f"plants, {len(results)} changes": (statistics.median(seconds), total, proven)}
+
+
 def generated_cases(number: int) -> Iterator[tuple[str, Any, list[Any], dict[Any, Any], float | None]]:
     """Small circuits of all families, with a query and evidence drawn for each."""
     import numpy as np
@@ -192,6 +225,8 @@ def measured(source: Path, options: argparse.Namespace, repeats: int) -> dict[st
         command += ["--batch", str(options.batch if repeats else 32)]
     if options.distinct:
         command.append("--distinct")
+    if options.changes is not None:
+        command += ["--changes", str(options.changes)]
     if options.networks is not None:
         command += ["--networks", *options.networks, "--shares", *options.shares]
     env = {**os.environ, "PYTHONPATH": str(source / "src"), "MARGMAP_BACKGROUND": "0", "MARGMAP_TIER": "compile"}
@@ -227,11 +262,16 @@ def main() -> None:
     parser.add_argument("--equal", type=int, metavar="N", help="compare answers, on so many generated circuits too")
     parser.add_argument("--batch", type=int, metavar="N", help="batches of so many rows")
     parser.add_argument("--distinct", action="store_true", help="batches without equal rows")
+    parser.add_argument(
+        "--changes", type=int, metavar="N", help="questions in a row, one observed variable changed"
+    )
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:
         if options.batch is not None:
             print(json.dumps(one_batch(options)))
+        elif options.changes is not None:
+            print(json.dumps(one_sequence(options)))
         else:
             print(json.dumps(one_round(options) if options.equal is None else answers(options.equal)))
         return
