@@ -427,12 +427,6 @@ ALLOWED = {
             "256 states 131 kB",
         ),
     },
-    "without a record: said of runs of 2026-11-16, whose logs are gone": {
-        "docs/benchmarks/paper/README.md": (
-            "3 % to 27 % slower where both were compared. A run that needs 48 to 60 s",
-            "evidence by 1.1e-8 nats",
-        ),
-    },
 }
 
 
