@@ -262,9 +262,7 @@ def main() -> None:
     parser.add_argument("--equal", type=int, metavar="N", help="compare answers, on so many generated circuits too")
     parser.add_argument("--batch", type=int, metavar="N", help="batches of so many rows")
     parser.add_argument("--distinct", action="store_true", help="batches without equal rows")
-    parser.add_argument(
-        "--changes", type=int, metavar="N", help="questions in a row, one observed variable changed"
-    )
+    parser.add_argument("--changes", type=int, metavar="N", help="questions in a row, one observed variable changed")
     parser.add_argument("--worker", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.worker:

@@ -9,8 +9,7 @@
 
 With ``--computing`` a run's limit and seconds are those of the processor, for a machine that has other work; its record
 says so. What has a record already is not run again. With ``--large`` all this is done for circuits as large as the
-paper's largest, in docs/benchmarks/paper/large; with ``--short`` a run has 2 s and not 60, and those with 60 s that are
-there are cut to 2 s, in docs/benchmarks/paper/short.
+paper's largest, in docs/benchmarks/paper/large.
 
 Needs ../shared/data/debd, or the folder that MARGMAP_DATA names. A circuit that is there is not learned again.
 """
@@ -107,9 +106,8 @@ def as_published(name: str) -> Circuit:
 class Experiment(NamedTuple):
     """Where the files of an experiment are, and how it is done."""
 
-    #: Records and report are here, circuits and instances in ``files``.
+    #: Circuits, instances, records and report are here.
     place: Path
-    files: Path
     suffix: str
     learn: Callable[[str], Circuit]
     methods: tuple[str, ...]
@@ -117,16 +115,14 @@ class Experiment(NamedTuple):
     option: str
     title: str
     about: str
-    #: Records with a longer limit, which are cut to this one.
-    cuts: Path | None = None
 
     def model(self, name: str) -> Path:
         """The circuit of a dataset."""
-        return self.files / "circuits" / f"{name}.{self.suffix}"
+        return self.place / "circuits" / f"{name}.{self.suffix}"
 
     def instances(self, name: str) -> Path:
         """The instances of a dataset."""
-        return self.files / "instances" / f"{name}.json"
+        return self.place / "instances" / f"{name}.json"
 
     @property
     def records(self) -> Path:
@@ -135,7 +131,6 @@ class Experiment(NamedTuple):
 
 
 FIRST = Experiment(
-    PLACE,
     PLACE,
     "psdd.gz",
     as_by_default,
@@ -148,20 +143,7 @@ FIRST = Experiment(
     "margmap: 20 instances for each dataset, 400 in all, half of them with 30\u00a0% of the variables in the query and "
     "half with 50\u00a0%.",
 )
-SHORT = FIRST._replace(
-    place=PLACE / "short",
-    time_limit=2.0,
-    option="--short",
-    title="The paper's experiment within two seconds: all methods on all instances",
-    about=f"Marginal MAP asks for the most probable state of some variables, given others, with the rest summed out. "
-    f"{PAPER} compare exact solvers on circuits learned from twenty datasets. This report compares five methods on the "
-    "same 400 instances within 2 s each. The runs are those of the report with a minute each, where there are some, "
-    "cut to 2 s; the other instances were run with 2 s, some with 5 s that are cut, too. A run that was cut has no "
-    "bounds in the table of all runs.",
-    cuts=FIRST.records,
-)
 LARGE = Experiment(
-    PLACE / "large",
     PLACE / "large",
     "mmz",
     as_published,
@@ -183,7 +165,7 @@ def moved(task: runs.Task) -> runs.Task:
 
 
 def learn_circuits(experiment: Experiment, names: list[str]) -> None:
-    (experiment.files / "circuits").mkdir(parents=True, exist_ok=True)
+    (experiment.place / "circuits").mkdir(parents=True, exist_ok=True)
     for name in names:
         path = experiment.model(name)
         if path.exists():
@@ -234,7 +216,7 @@ def _one_of_each(records: list[dict[str, Any]], name: str) -> list[dict[str, Any
 
 
 def draw_instances(experiment: Experiment, names: list[str]) -> None:
-    (experiment.files / "instances").mkdir(parents=True, exist_ok=True)
+    (experiment.place / "instances").mkdir(parents=True, exist_ok=True)
     for name in names:
         path = experiment.instances(name)
         circuit = mm.load_circuit(experiment.model(name))
@@ -287,17 +269,13 @@ def report(experiment: Experiment) -> None:
     """The report, from records without what is large: states, and traces of all but the example."""
     labels = [method.split("=", 1)[0] for method in experiment.methods]
     records = compacted(experiment.records, labels)
-    if experiment.cuts is not None:  # where a run was made with the longer limit, that one counts
-        records = sorted(
-            [*records, *compacted(experiment.cuts, labels)], key=lambda record: labels.index(record["label"])
-        )
-    place, files = (path.relative_to(ROOT).as_posix() for path in (experiment.place, experiment.files))
+    place = experiment.place.relative_to(ROOT).as_posix()
     again = shlex.join(["margmap", *run_command(experiment, ["FILES"], f"{place}/runs.jsonl", 1)])
     commands = [
         "# in a clone of the repository, after `make demo` has made .venv, with the datasets in $MARGMAP_DATA:",
         f".venv/bin/python benchmarks/paper.py circuits {experiment.option}".strip(),
         f".venv/bin/python benchmarks/paper.py instances {experiment.option}".strip(),
-        again.replace("FILES", f"{files}/instances/*.json").replace("margmap", ".venv/bin/margmap", 1),
+        again.replace("FILES", f"{place}/instances/*.json").replace("margmap", ".venv/bin/margmap", 1),
         f".venv/bin/python benchmarks/paper.py report {experiment.option}".strip(),
     ]
     found = write_report(
@@ -308,7 +286,6 @@ def report(experiment: Experiment) -> None:
         methods={label: ABOUT[label] + on_a_busy_machine(records, label) for label in labels},
         labels=labels,
         commands=commands,
-        within=experiment.time_limit if experiment.cuts is not None else None,
     )
     print(*found.written, sep="\n")
     if found.disagreements:
@@ -349,14 +326,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=("circuits", "check", "instances", "run", "again", "report"))
     parser.add_argument("--large", action="store_true", help="circuits of the size of the paper's largest")
-    parser.add_argument("--short", action="store_true", help="limits of 2 s, on the circuits of the first set")
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these datasets only")
     parser.add_argument("--methods", nargs="+", metavar="LABEL", help="run these methods only")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--computing", action="store_true", help="seconds of the processor")
     options = parser.parse_args()
     names = options.only or list(DATASETS)
-    experiment = LARGE if options.large else SHORT if options.short else FIRST
+    experiment = LARGE if options.large else FIRST
     if options.step == "circuits":
         learn_circuits(experiment, names)
     elif options.step == "check":
