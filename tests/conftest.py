@@ -30,6 +30,17 @@ def shared():
     return path
 
 
+def pytest_collection_modifyitems(items):
+    """Tests of a Dask cluster come last: it takes a twelfth of a core while it has nothing to do, until the end."""
+    items.sort(key=lambda item: "dask_cluster" in item.nodeid or "dask_cluster" in getattr(item, "fixturenames", ()))
+
+
+@pytest.fixture
+def as_users_start_it(monkeypatch):
+    """Processes that the test starts choose their tier themselves: a small question does without numba."""
+    monkeypatch.setenv("MARGMAP_TIER", "auto")
+
+
 @pytest.fixture(scope="session")
 def dask_cluster():
     """The executor of a local Dask cluster with two workers."""

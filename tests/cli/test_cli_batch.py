@@ -297,7 +297,7 @@ def test_two_runs_cannot_write_the_same_file():
 
 
 @pytest.mark.parametrize("where", [["--jobs", "2"], ["--jobs", "2", "--dask", "local"]], ids=["processes", "dask"])
-def test_a_run_that_is_killed_goes_on_and_leaves_no_process(where):
+def test_a_run_that_is_killed_goes_on_and_leaves_no_process(where, as_users_start_it):
     if "--dask" in where:
         pytest.importorskip("distributed", reason="the extra `cluster` is not installed")
     head, *lines = ROWS.splitlines()
@@ -344,7 +344,7 @@ def _running_in(group):
     return found
 
 
-def test_ctrl_c_stops_and_the_same_command_goes_on():
+def test_ctrl_c_stops_and_the_same_command_goes_on(as_users_start_it):
     head, *lines = ROWS.splitlines()
     Path("many.csv").write_text("\n".join([head, *lines * 20]) + "\n")
     command = [sys.executable, "-m", "margmap", "solve", CLINIC, "--batch", "many.csv", "-o", "out.csv", "--jobs", "2"]

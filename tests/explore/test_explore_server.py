@@ -193,7 +193,7 @@ def test_impossible_evidence_is_told(server):
         assert "probability 0" in event["error"]
 
 
-def test_exports_can_be_run(tmp_path):
+def test_exports_can_be_run(tmp_path, as_users_start_it):
     circuit = hostile_model()
     path = tmp_path / "model 'x'.json"
     mm.save(circuit, path)
@@ -277,7 +277,7 @@ def test_without_the_extra(monkeypatch):
         import_module("margmap.explore.server")
 
 
-def test_the_command(tmp_path):
+def test_the_command(tmp_path, as_users_start_it):
     run = [sys.executable, "-m", "margmap", "explore"]
     for wrong, why in (
         (["--grid", "8"], "such as 8x8"),

@@ -280,7 +280,7 @@ def test_a_gaussian_of_any_width_has_its_mass():
         assert r.state == {"q": expected}
 
 
-def test_the_command_says_that_numbers_cannot_tell(tmp_path):
+def test_the_command_says_that_numbers_cannot_tell(tmp_path, as_users_start_it):
     parts = Parts.new()
     far = [parts.leaf(CATEGORICAL, 1, [-1e30, 0.0]) for _ in (0, 1)]
     both = [parts.product([parts.leaf(INDICATOR, 0, [float(x)]), far[x]]) for x in (0, 1)]

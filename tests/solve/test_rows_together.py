@@ -15,7 +15,8 @@ from margmap.foundation.limits import to_the_end
 from margmap.foundation.pairs import TINY
 from margmap.inference.queries import value_pair
 from margmap.inference.scaled import scaled
-from margmap.solve import batch, rows_together
+from margmap.solve import batch, rows_together, shape
+from margmap.solve.methods.frontier import solve as frontier
 from margmap.solve.methods.frontier.scope_tree import make_plan, rounding_of
 from margmap.solve.output_bounds import view_of
 from margmap.solve.reduce import reduce_codes
@@ -44,6 +45,11 @@ def rows_of(circuit, number, rng):
 def discrete(seed):
     rng = random.Random(seed)
     return random_circuit(np.random.default_rng(seed), **list(SORTS.values())[seed % len(SORTS)]), rng
+
+
+def given_by(circuit, rows):
+    """The evidence of rows, in which -1 is not observed."""
+    return [dict(zip(circuit.names, row, strict=True)) for row in np.where(rows < 0, None, rows)]
 
 
 def bare(result):
@@ -230,10 +236,8 @@ def test_a_batch_gives_what_its_rows_give_alone(always, monkeypatch):
         circuit, rng = discrete(seed)
         rows = np.array(rows_of(circuit, 20, rng))
         rows[rows == circuit.cardinality] = -1
-        names = [v.name for v in circuit.variables]
-        evidence = [dict(zip(names, row, strict=True)) for row in np.where(rows < 0, None, rows)]
         found = list(mm.marginal_map_many(circuit, None, rows, jobs=1, k=2))
-        for number, (answer, given) in enumerate(zip(found, evidence, strict=True)):
+        for number, (answer, given) in enumerate(zip(found, given_by(circuit, rows), strict=True)):
             if isinstance(answer, mm.FailedRow):
                 with pytest.raises(mm.MargmapError) as caught:
                     mm.marginal_map(circuit, None, given, k=2)
@@ -242,6 +246,45 @@ def test_a_batch_gives_what_its_rows_give_alone(always, monkeypatch):
                 alone = mm.marginal_map(circuit, None, given, k=2)
                 assert bare(answer) == bare(alone)
     assert len(used) > 40
+
+
+@pytest.mark.parametrize("method", ["auto", "frontier"])
+def test_rows_that_are_alike_have_one_plan(method, always, monkeypatch):
+    """Also where the method was asked for by its name."""
+    made = []
+
+    def planned(*args):
+        made.append(1)
+        return make_plan(*args)
+
+    monkeypatch.setattr(shape, "make_plan", planned)
+    monkeypatch.setattr(frontier, "make_plan", planned)
+    circuit, rng = flat_latent_tree(1, variables=12, states=3), np.random.default_rng(1)
+    query, rows = circuit.names[:4], np.full((40, 12), -1)
+    rows[:, 4:] = rng.integers(2, size=(40, 8))
+    rows = np.unique(rows, axis=0)
+    found = list(mm.marginal_map_many(circuit, query, rows, jobs=1, method=method))
+    in_batch = len(made)
+    alone = [mm.marginal_map(circuit, query, given, method=method) for given in given_by(circuit, rows)]
+    assert [bare(answer) for answer in found] == [bare(answer) for answer in alone]
+    assert len(made) - in_batch >= len(rows) > 10  # one a row
+    assert in_batch <= 3  # the first row's, which is reduced by itself, and that of all others
+
+
+def test_queries_that_were_asked_long_ago_are_forgotten(monkeypatch):
+    """A batch in which every row has its own query does not keep all of them; the answers are the same."""
+    monkeypatch.setattr(rows_together, "MOST_QUERIES", 3)
+    circuit = coin_mixture(2, variables=9, components=4)
+    row = circuit.cardinality.copy()
+    together, reals = RowsTogether(circuit), np.full(row.size, np.nan)
+    together.expect([row])
+    for columns in [[i, (i + j) % 9] for j in (1, 2, 3) for i in range(9)]:
+        for _ in range(2):  # the second one is asked of what is remembered
+            found, alone = together.reduce(columns, row, reals), reduce_codes(circuit, columns, row, reals)
+            assert all(np.array_equal(one, other) for one, other in zip(found.flat, alone.flat, strict=True))
+        assert len(together._queries) <= 3
+        assert together._failures.keys() <= together._queries.keys()
+        assert tuple(columns) in together._queries
 
 
 def test_what_does_not_pay_is_asked_alone():

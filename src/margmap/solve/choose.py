@@ -9,8 +9,7 @@ from typing import NamedTuple
 from margmap.foundation.limits import Limits
 from margmap.solve.methods import METHODS
 from margmap.solve.methods.brute_force import count_states
-from margmap.solve.methods.frontier.scope_tree import make_plan
-from margmap.solve.methods.frontier.solve import solve_planned
+from margmap.solve.methods.frontier.solve import plan_for, solve_planned
 from margmap.solve.prices import Priced
 from margmap.solve.reduce import Reduced
 from margmap.solve.result import Outcome
@@ -32,13 +31,8 @@ def choose(reduced: Reduced, limits: Limits, priced: Priced | None = None) -> Ch
 
     ``priced`` is the problem with its constraints, where it has some: all three methods take them.
     """
-    flat = reduced.flat if priced is None else priced.flat
-    asked = (flat, reduced.cardinality.size, limits.run, limits.check)
-    if priced is None and reduced.shape is not None:
-        planned = reduced.shape.planned(*asked)
-    else:
-        planned = make_plan(*asked, None if priced is not None else reduced.scope)
-    edges = flat.num_edges
+    planned = plan_for(reduced, limits, priced)
+    edges = (reduced if priced is None else priced).flat.num_edges
     if planned is not None:
         why = f"the circuit is structured-decomposable: {planned[1].part_at.size - 1} scopes, {edges} edges left"
         return Choice("frontier", partial(solve_planned, reduced, limits, *planned, priced=priced), why)

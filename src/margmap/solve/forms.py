@@ -80,25 +80,47 @@ def leaf_share(s: Scaled, n: int, x: int, cardinality: int) -> float:
 @kernel
 def store_for(query: Query, nodes: int, edges: int) -> Store:
     """A store with room for so many nodes and edges, which has the indicators of a query."""
-    size = 64
-    while size < 2 * nodes:
-        size *= 2
+    store = store_on(query, nodes, np.empty(edges, dtype=np.int32), np.empty(edges), slots_for(nodes))
+    nothing_yet(store, query.first_leaf[-1], nodes)
+    return store
+
+
+@kernel
+def store_on(query: Query, nodes: int, child: IntArray, weight: FloatArray, slots: IntArray) -> Store:
+    """A store with room for so many nodes, in which the indicators of a query are all that is written."""
     store = Store(
         np.zeros(nodes, dtype=np.int8),
         np.zeros(nodes + 1, dtype=np.int64),
-        np.empty(edges, dtype=np.int32),
-        np.empty(edges),
-        np.full(nodes, -1, dtype=np.int32),
-        np.full(nodes, -1, dtype=np.int32),
-        np.full(size, -1, dtype=np.int32),
-        np.full(nodes, -1, dtype=np.int64),
+        child,
+        weight,
+        np.empty(nodes, dtype=np.int32),
+        np.empty(nodes, dtype=np.int32),
+        slots,
+        np.empty(nodes, dtype=np.int64),
         np.empty(0, dtype=np.int32),
     )
     for q in range(query.cardinality.size):
         for x in range(query.cardinality[q]):
             leaf = query.first_leaf[q] + x
-            store.var[leaf], store.value[leaf] = q, x
+            store.var[leaf], store.value[leaf], store.seen_at[leaf] = q, x, -1
     return store
+
+
+@kernel
+def nothing_yet(store: Store, begin: int, end: int) -> None:
+    """Write what nodes of a store have that are no indicators, before they are made."""
+    for n in range(begin, end):
+        store.var[n] = store.value[n] = -1
+        store.seen_at[n] = -1
+
+
+@kernel
+def slots_for(nodes: int) -> IntArray:
+    """An empty hash table for so many nodes."""
+    size = 64
+    while size < 2 * nodes:
+        size *= 2
+    return np.full(size, -1, dtype=np.int32)
 
 
 class Scratch(NamedTuple):

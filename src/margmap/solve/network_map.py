@@ -41,8 +41,7 @@ from margmap.network.order import MIN_WEIGHT, SECONDS, TRIES, Graph, best_order,
 from margmap.network.relevance import ROUNDING, Problem
 from margmap.solve.marginal_map import circuit_map
 from margmap.solve.methods import AUTO
-from margmap.solve.methods.frontier.scope_tree import make_plan
-from margmap.solve.methods.frontier.solve import solve_planned
+from margmap.solve.methods.frontier.solve import plan_for, solve_planned
 from margmap.solve.question import Question
 from margmap.solve.reduce import reduce_codes
 from margmap.solve.report import ROUNDED, named, result_of
@@ -277,7 +276,7 @@ class _NetworkMap:
         place = {column: i for i, column in enumerate(sorted(included))}
         codes, reals = made.encoded({place[column]: value for column, value in self.observed.items()})
         reduced = reduce_codes(made, [place[column] for column in asked], codes, reals, limits.run)
-        planned = make_plan(reduced.flat, reduced.cardinality.size, limits.run, limits.check)
+        planned = plan_for(reduced, limits)
         if planned is None:
             return None
         lost = 2 * reduced.rounding + extra_rounding(scaled(made), reduced.evidence[1]) + rounding

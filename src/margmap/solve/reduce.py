@@ -29,7 +29,7 @@ from margmap.inference.passes import edge_share, forward, forward_dense
 from margmap.inference.pieces import Pieces, pass_up, pieces_of
 from margmap.inference.scaled import Scaled, is_dense, require_within_reach, scaled
 from margmap.inference.soft import conditioned_circuit
-from margmap.solve.forms import Forms, Query, Store, build, room_for, store_for
+from margmap.solve.forms import Forms, Query, Store, build, nothing_yet, room_for, slots_for, store_for, store_on
 from margmap.solve.query_circuit import Flat, log_factor_of, rebuild
 from margmap.solve.reduce_sparse import Asked, Known, Needed, edge_by_edge
 
@@ -209,7 +209,10 @@ def _pieces_reduced(
     room = [*at_once([partial(needed, nodes) for nodes in pieces.below], sizes), top]
     first = np.cumsum([leaves] + [int(nodes) for _, nodes, _ in room])
     edge = np.cumsum([0] + [int(edges) for _, _, edges in room])
-    store = _store_for(query, int(first[-1]), int(edge[-1]))
+    # Each piece has a hash table of its own, and writes what its nodes have before they are made.
+    edges = int(edge[-1])
+    room_of_edges = on_own_pages(edges, np.int32), on_own_pages(edges, np.float64)
+    store = store_on(query, int(first[-1]), *room_of_edges, np.empty(0, dtype=np.int32))
     forms = Forms(np.empty(s.kind.size, dtype=np.int32), factor, power)
     forms.number[-1] = -1  # if the query reaches nothing
     scopes = (circuit.scopes.id, same_scope, np.zeros(query.cardinality.size, dtype=np.int32))
@@ -241,29 +244,6 @@ def _rows_and_scopes(
     numbers = np.concatenate(scope)[:nodes]
     number_by_appearance(numbers, int(numbers.max(initial=0)) + 1)
     return {"rows": np.concatenate(rows)[:nodes], "scope": numbers}
-
-
-def _store_for(query: Query, nodes: int, edges: int) -> Store:
-    """A store with room for so many nodes and edges, which has the indicators of a query and no hash table yet.
-
-    What each node has before it is made is left to whoever makes it.
-    """
-    leaves = int(query.first_leaf[-1])
-    store = Store(
-        np.zeros(nodes, dtype=np.int8),
-        np.zeros(nodes + 1, dtype=np.int64),
-        on_own_pages(edges, np.int32),
-        on_own_pages(edges, np.float64),
-        np.empty(nodes, dtype=np.int32),
-        np.empty(nodes, dtype=np.int32),
-        np.empty(0, dtype=np.int32),
-        np.empty(nodes, dtype=np.int64),
-        np.empty(0, dtype=np.int32),
-    )
-    store.seen_at[:leaves] = -1
-    store.var[:leaves] = np.repeat(np.arange(query.cardinality.size), query.cardinality)
-    store.value[:leaves] = np.arange(leaves) - np.repeat(query.first_leaf[:-1], query.cardinality)
-    return store
 
 
 def _closed(store: Store, leaves: int, first: LongArray, ends: list[int], root: int) -> tuple[Flat, LongArray]:
@@ -527,14 +507,9 @@ def _made(
     Rows are counted from ``begin`` on. The scope of a node of the circuit is known, and ``same_scope`` has for it the
     first that has the same variables of the query; those of the query's own variables go to ``of_variable``.
     """
-    size = 64
-    while size < 2 * order.size:
-        size *= 2
-    slots = np.full(size, -1, dtype=np.int32)
+    slots = slots_for(order.size)
     store.start[begin] = first_edge
-    for n in range(begin, end):
-        store.var[n] = store.value[n] = -1
-        store.seen_at[n] = -1
+    nothing_yet(store, begin, end)
     own = Store(
         store.kind, store.start, store.child, store.weight, store.var, store.value, slots, store.seen_at, store.place
     )

@@ -31,6 +31,9 @@ ROWS_AT_ONCE = 16
 #: Fewer rows, or rows of a smaller circuit, are not worth it; nor are the values of more nodes worth their room.
 LEAST_ROWS, LEAST_EDGES, MOST_NODES = 4, 2_000, 1_000_000
 
+#: So many queries are remembered; what is known of those that were asked longest ago is forgotten.
+MOST_QUERIES = 64
+
 #: So often in all, rows of a query may turn out not to be alike before that is not tried any more.
 MOST_FAILURES = 4
 
@@ -107,11 +110,8 @@ class RowsTogether:
         value = self._by_row[at].copy()  # which scoring a state changes
         if value[-1] == 0:
             raise impossible()
-        key = tuple(columns)
-        if key not in self._queries:
-            self._queries[key] = asked_of(self._circuit, columns)
-        asked, exponent = self._queries[key], np.zeros(value.size)
-        alike = self._alike_of(key, asked, value, exponent)
+        asked, exponent = self._asked(tuple(columns)), np.zeros(value.size)
+        alike = self._alike_of(tuple(columns), asked, value, exponent)
         if alike is not None and not alike.unfit[at]:
             flat, log_factor = alike.circuit(at)
             root, nodes, shape = (flat, log_factor, float(value[-1]), 0.0), alike.nodes, alike.shape
@@ -120,6 +120,16 @@ class RowsTogether:
             root, shape = (Flat(*smallest[:6]), float(smallest[6]), float(value[-1]), 0.0), None
         found = of_root(self._circuit, columns, asked.cardinality, *root, Needed(nodes, value, exponent))
         return found if shape is None else replace(found, shape=shape)
+
+    def _asked(self, query: tuple[int, ...]) -> Asked:
+        """What kernels know of a query."""
+        asked = self._queries.pop(query, None) or asked_of(self._circuit, query)
+        self._queries[query] = asked  # the last of all
+        if len(self._queries) > MOST_QUERIES:
+            oldest = next(iter(self._queries))
+            del self._queries[oldest]
+            self._failures.pop(oldest, None)
+        return asked
 
     def _alike_of(self, query: tuple[int, ...], asked: Asked, value: FloatArray, exponent: FloatArray) -> Alike | None:
         """The circuits of the rows of the block, if enough of them are alike; ``value`` is that of one of them.

@@ -28,7 +28,7 @@ from margmap.foundation.pairs import lowered, raised
 from margmap.solve.conditional_bounds import conditional_bounds
 from margmap.solve.methods.branch_and_bound import Search
 from margmap.solve.methods.frontier.scope_tree import make_plan
-from margmap.solve.methods.frontier.solve import NOT_STRUCTURED, solve_planned
+from margmap.solve.methods.frontier.solve import NOT_STRUCTURED, plan_for, solve_planned
 from margmap.solve.output_bounds import floor_of, view_of
 from margmap.solve.pick_variable import choose_by_bounds
 from margmap.solve.prune import restrict
@@ -85,11 +85,11 @@ def share_query(
     reduced: Reduced, limits: Limits, method: str, jobs: int, executor: Executor | None
 ) -> tuple[str, Outcome]:
     """First alone, then with ``jobs`` processes or an executor; the name of the method used, and the outcome."""
-    structured = method != "branch" and make_plan(reduced.flat, reduced.cardinality.size, limits.run, limits.check)
+    structured = method != "branch" and plan_for(reduced, limits) is not None
     if method == "frontier" and not structured:
         raise StructureError(NOT_STRUCTURED)
     name = "frontier" if structured else "branch"
-    work = Work(reduced, bool(structured), limits.gap, limits.memory if limits.holds_memory else None)
+    work = Work(reduced, structured, limits.gap, limits.memory if limits.holds_memory else None)
     alone = limits.until(limits.clock() + FIRST_SECONDS * work.patience)
     coordinator = _Coordinator(work, limits, work.attempt([Part((), 0.0)], -np.inf, alone))
     if not coordinator.heap:

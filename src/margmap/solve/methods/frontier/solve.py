@@ -82,12 +82,24 @@ def solve(
 
     With constraints, ``priced`` is the problem with prices on them.
     """
-    flat = reduced.flat if priced is None else priced.flat
-    scope = reduced.scope if priced is None else None
-    planned = make_plan(flat, reduced.cardinality.size, limits.run, limits.check, scope)
+    planned = plan_for(reduced, limits, priced)
     if planned is None:
         raise StructureError(NOT_STRUCTURED)
     return solve_planned(reduced, limits, *planned, k=k, width=width, max_width=max_width, priced=priced)
+
+
+def plan_for(reduced: Reduced, limits: Limits, priced: Priced | None = None) -> tuple[Flat, Plan] | None:
+    """The circuit to sweep and its plan; None if its scopes do not form a tree.
+
+    What a circuit has in common with others of its shape is found once for all of them. The circuit of a problem with
+    constraints is ``priced``'s, about which nothing is known beforehand.
+    """
+    asked = (reduced.cardinality.size, limits.run, limits.check)
+    if priced is not None:
+        return make_plan(priced.flat, *asked)
+    if reduced.shape is not None:
+        return reduced.shape.planned(reduced.flat, *asked)
+    return make_plan(reduced.flat, *asked, reduced.scope)
 
 
 def solve_planned(
