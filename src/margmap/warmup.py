@@ -10,7 +10,7 @@ import gc
 import pickle
 import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, as_completed, wait
 from contextlib import suppress
 from importlib import import_module
 from typing import Any
@@ -195,28 +195,30 @@ def ahead(jobs: int, on_done: Callable[[int, str, int], Any] = lambda _more, _na
 
     The paths share most of their kernels, so that processes which each went a path would wait for one another. The
     paths are interpreted first, which takes seconds and tells which kernels they call with which types. Each kernel is
-    then compiled by whichever process is free, the largest first. In the end the paths are gone once more with machine
+    then compiled by whichever process is free (:func:`_apart`). In the end the paths are gone once more with machine
     code, which compiles what interpreting did not come by. ``on_done`` is told after each of these steps that one more
     is done, its name, and how many there are.
     """
     if not available():
         return {"kernels": 0, "seconds": 0.0, "failed": [], "numba": False}
     begun = time.monotonic()
-    wanted: dict[str, dict[str, tuple[int, bytes]]] = {}
+    wanted: dict[str, dict[str, bytes]] = {}
+    parts: dict[str, dict[str, int]] = {}
     kernels, failed = 0, set()
     with open_executor(jobs) as workers:
         for _, calls in _as_done(workers, calls_of, [(name,) for name in PATHS]):
-            for kernel, types, size, packed in calls or ():
-                wanted.setdefault(kernel, {})[types] = size, packed
-        by_size = sorted(wanted, key=lambda kernel: -sum(size for size, _ in wanted[kernel].values()))
-        tasks = [(kernel, [packed for _, packed in wanted[kernel].values()]) for kernel in by_size]
-        total = len(tasks) + len(PATHS)
-        for work, of in ((compile_kernel, tasks), (compile_path, [(name,) for name in PATHS])):
-            for name, number in _as_done(workers, work, of):
-                kernels += number or 0
-                if number is None and work is compile_path:  # of what fails alone a path tells whether it matters
-                    failed.add(name)
-                on_done(1, name.rpartition(".")[2], total)
+            for kernel, types, of_kernel, packed in calls or ():
+                wanted.setdefault(kernel, {})[types] = packed
+                parts[kernel] = of_kernel
+        total = len(wanted) + len(PATHS)
+        for name, number in _apart(workers, jobs, {name: [*kinds.values()] for name, kinds in wanted.items()}, parts):
+            kernels += number or 0  # of what fails alone a path tells whether it matters
+            on_done(1, name.rpartition(".")[2], total)
+        for name, number in _as_done(workers, compile_path, [(name,) for name in PATHS]):
+            kernels += number or 0
+            if number is None:
+                failed.add(name)
+            on_done(1, name, total)
     if not failed:
         background.mark_warm()
     return {"kernels": kernels, "seconds": time.monotonic() - begun, "failed": sorted(failed), "numba": True}
@@ -229,15 +231,37 @@ def _as_done(workers: Executor, work: Callable[..., Any], tasks: list[Any]) -> I
         yield under_way[ended], None if ended.exception() else ended.result()
 
 
-def calls_of(name: str) -> list[tuple[str, str, int, bytes]]:
-    """The kernels that a path calls: each one's name, types as text, size, and types for :func:`compile_kernel`."""
+def _apart(
+    workers: Executor, jobs: int, kinds: dict[str, list[bytes]], parts: dict[str, dict[str, int]]
+) -> Iterator[tuple[str, int | None]]:
+    """Compile kernels for all their types, ``jobs`` at a time; the name of each, and how many that took, or None.
+
+    To compile a kernel is to compile all that it calls. Two processes that come to the same one would wait for each
+    other, or both compile it; so the next is always one that has little in common with those under way which is not
+    compiled yet, and of such the largest.
+    """
+    left = dict(sorted(kinds.items(), key=lambda one: -len(one[1]) * sum(parts[one[0]].values())))
+    under_way: dict[Future[int], str] = {}
+    made: set[str] = set()
+    while left or under_way:
+        while left and len(under_way) < jobs:
+            others = set().union(*(parts[name] for name in under_way.values())) - made
+            name = min(left, key=lambda name: sum(parts[name][part] for part in others & parts[name].keys()))
+            under_way[workers.submit(compile_kernel, name, left.pop(name))] = name
+        for ended in wait(under_way, return_when=FIRST_COMPLETED).done:
+            name = under_way.pop(ended)
+            made.update(parts[name])
+            yield name, None if ended.exception() else ended.result()
+
+
+def calls_of(name: str) -> list[tuple[str, str, dict[str, int], bytes]]:
+    """The kernels that a path calls: name, types as text, parts, and types for :func:`compile_kernel`."""
     with listed_calls() as listed, suppress(Exception):  # what goes wrong is seen when the path is gone compiled
         PATHS[name]()
     found = []
     for kernel, types in listed:
-        place = f"{kernel.py_func.__module__}.{kernel.py_func.__qualname__}".removeprefix("margmap.")
         with suppress(pickle.PicklingError, TypeError, AttributeError):
-            found.append((place, str(types), kernel.size(), pickle.dumps(types)))
+            found.append((kernel.place, str(types), kernel.parts(), pickle.dumps(types)))
     return found
 
 

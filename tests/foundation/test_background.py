@@ -233,7 +233,7 @@ def test_interpreting_tells_which_kernels_a_path_needs(name, monkeypatch):
     monkeypatch.setattr("gc.disable", lambda: None)  # this process goes on
     calls = warmup.calls_of(name)
     assert len({(kernel, types) for kernel, types, _, _ in calls}) == len(calls) > 10
-    assert all(size > 0 for _, _, size, _ in calls)
+    assert all(parts[kernel] > 0 and min(parts.values()) > 0 for kernel, _, parts, _ in calls)
     for kernel, _, _, packed in calls:
         warmup.compile_kernel(kernel, [packed])
     made = [kernel for kernel in jit._state.kernels if "dispatcher" in kernel.__dict__]
@@ -269,6 +269,31 @@ def test_a_path_that_fails_is_named(monkeypatch):
     assert found["numba"]
     assert len(steps) == steps[0][2] > 2
     assert {"queries", "broken"} < {name for _, name, _ in steps}
+
+
+def test_kernels_that_have_little_in_common_are_compiled_at_once():
+    """``a`` and ``b`` call ``c``: beside ``a``, the largest, goes ``d``, and ``b`` when ``c`` is there."""
+    parts = {"c": {"c": 9}, "b": {"b": 1, "c": 9}, "a": {"a": 5, "c": 9}, "d": {"d": 2}, "e": {"e": 1}}
+    begun, under_way = [], []
+
+    class Two:
+        """An executor of two processes: calls end when both are busy, or when it is the last one."""
+
+        def submit(self, work, name, kinds):
+            assert work is warmup.compile_kernel
+            begun.append((name, kinds))
+            under_way.append((name, future := Future()))
+            if len(under_way) == 2 or len(begun) == len(parts):
+                for ended, of in under_way:
+                    of.set_exception(OSError()) if ended == "e" else of.set_result(1)
+                under_way.clear()
+            return future
+
+    found = dict(warmup._apart(Two(), 2, {name: [name.encode()] for name in parts}, parts))
+    assert [name for name, _ in begun] == ["a", "d", "b", "c", "e"]
+    assert all(kinds == [name.encode()] for name, kinds in begun)
+    assert found.keys() == parts.keys()
+    assert [name for name, number in found.items() if number is None] == ["e"]
 
 
 def test_waiting_for_a_lock_ends(tmp_path):

@@ -219,17 +219,23 @@ class Kernel:
             return True
         return _state.interpreted + self._seconds(args) > _patience()
 
-    def size(self) -> int:
-        """Bytes of its byte code and of that of all kernels it calls: about as long as it takes to compile."""
-        seen, todo, bytes_ = {self}, [self], 0
+    @property
+    def place(self) -> str:
+        """Its module in this package, and its name."""
+        return f"{self.py_func.__module__}.{self.py_func.__qualname__}".removeprefix("margmap.")
+
+    def parts(self) -> dict[str, int]:
+        """The kernel and all that it calls, and bytes of the byte code of each: about as long as compiling it takes."""
+        found: dict[str, int] = {}
+        todo = [self]
         while todo:
-            function = todo.pop().py_func
-            for code in _codes(function.__code__):
-                bytes_ += len(code.co_code)
-                called = {function.__globals__.get(name) for name in code.co_names if name in function.__globals__}
-                todo += [kernel for kernel in called if isinstance(kernel, Kernel) and kernel not in seen]
-                seen.update(todo)
-        return bytes_
+            kernel = todo.pop()
+            if kernel.place not in found:
+                function, codes = kernel.py_func, [*_codes(kernel.py_func.__code__)]
+                found[kernel.place] = sum(len(code.co_code) for code in codes)
+                called = [function.__globals__.get(name) for code in codes for name in code.co_names]
+                todo += [one for one in called if isinstance(one, Kernel)]
+        return found
 
     def _interpret(self, args: tuple[Any, ...]) -> Any:
         if _state.listed is not None:
