@@ -125,9 +125,9 @@ NO_TIGHTENING = (
     ),
     Edit(
         SWEEP,
-        "            limit[plan.out[plan.out_at[s] + i]] = highest\n",
+        "            limit[out[out_at[s] + i]] = highest\n",
         "            if before[s] - exponent < 900:\n                highest = 2.0 ** (before[s] - exponent)\n"
-        "            limit[plan.out[plan.out_at[s] + i]] = highest\n",
+        "            limit[out[out_at[s] + i]] = highest\n",
     ),
 )
 NO_INCUMBENTS = (

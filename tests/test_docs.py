@@ -34,7 +34,6 @@ NOT_RUN = {
     "docs/benchmarks/paper/beyond.md": 1,
     "docs/benchmarks/paper/large/report.md": 1,
     "docs/benchmarks/paper/report.md": 1,
-    "docs/benchmarks/paper/short/report.md": 1,
     "docs/howto/cluster.md": 2,
     "docs/howto/diagnosis.md": 1,
     "docs/howto/explore.md": 1,
