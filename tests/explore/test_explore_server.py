@@ -241,6 +241,33 @@ def test_a_query_ends_with_its_tab():
         assert server.running.number == 0
 
 
+def test_a_question_that_comes_after_a_later_one_of_its_tab(server):
+    question = {"query": [0], "evidence": {}, "tab": "overtaken"}
+
+    def kinds(number, tab="overtaken"):
+        return [event["kind"] for event in events(call(server, "ask", question | {"number": number, "tab": tab})[2])]
+
+    assert "answer" in kinds(2)
+    assert kinds(1) == []
+    assert "answer" in kinds(3)
+    assert "answer" in kinds(1, "another")
+
+
+def test_a_question_that_was_overtaken_ends_no_other():
+    with serving(hard_model()) as server:
+        question = {"query": list(range(40)), "evidence": {}, "tab": "one"}
+        connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=30)
+        body = json.dumps(question | {"number": 2}).encode()
+        connection.request("POST", f"/{server.settings.token}/ask", body, {"Content-Type": "application/json"})
+        answer = connection.getresponse()
+        assert json.loads(answer.readline())["kind"] == "progress"
+        assert events(call(server, "ask", question | {"number": 1})[2]) == []
+        for _ in range(3):
+            assert json.loads(answer.readline())["kind"] == "progress"
+        assert server.running.number == 1
+        connection.close()
+
+
 def test_limits():
     with serving(hard_model(), time_limit=0.5) as server:
         found = events(call(server, "ask", {"query": list(range(40)), "evidence": {}})[2])

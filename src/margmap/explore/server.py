@@ -82,7 +82,8 @@ class Running:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._by_tab: dict[str, threading.Event] = {}
+        # What ends the last query of a tab, and the number that the tab gave it.
+        self._by_tab: dict[str, tuple[threading.Event, int]] = {}
         self._threads: set[threading.Thread] = set()
 
     @property
@@ -90,16 +91,23 @@ class Running:
         """How many threads still work on one."""
         return sum(thread.is_alive() for thread in list(self._threads))
 
-    def start(self, tab: str, work: Callable[[threading.Event], None]) -> threading.Event:
-        """Begin a tab's next query in a thread, ending the one before."""
+    def start(self, tab: str, number: int, work: Callable[[threading.Event], None]) -> threading.Event | None:
+        """Begin a tab's next query in a thread, ending the one before; None if a later one has come before it.
+
+        A busy machine may hand over two requests in another order than they were sent in. Who sent them waits for the
+        one with the largest number.
+        """
         stop = threading.Event()
         with self._lock:
             if tab in self._by_tab:
-                self._by_tab[tab].set()
+                before, last = self._by_tab[tab]
+                if number < last:
+                    return None
+                before.set()
             self._threads = {thread for thread in self._threads if thread.is_alive()}
             busy = len(self._threads) >= MOST_RUNNING
             if not busy:
-                self._by_tab[tab] = stop
+                self._by_tab[tab] = stop, number
                 thread = threading.Thread(target=work, args=(stop,), daemon=True)
                 self._threads.add(thread)
                 thread.start()
@@ -110,7 +118,7 @@ class Running:
     def stop_all(self) -> None:
         """End all of them."""
         with self._lock:
-            for stop in self._by_tab.values():
+            for stop, _ in self._by_tab.values():
                 stop.set()
 
 
@@ -232,7 +240,7 @@ class Server:
         """Answer with one line of JSON an event, as they come."""
         try:
             data = await _json(request)
-            tab = str(data.get("tab", ""))[:64] if isinstance(data, dict) else ""
+            tab, number = _sender(data)
             asked = Asked.read(self.settings.model, data)
         except MargmapError as error:
             return JSONResponse({"kind": "error", "error": str(error)}, 400)
@@ -258,10 +266,20 @@ class Server:
                 put(None)
 
         try:
-            stop = self.running.start(f"{request.url.path} {tab}", work)
+            stop = self.running.start(f"{request.url.path} {tab}", number, work)
         except LimitError as error:
             return JSONResponse({"kind": "error", "error": str(error)}, 503)
-        return Streamed(events, stop)
+        if stop is None:
+            events.put_nowait(None)
+        return Streamed(events, stop or threading.Event())
+
+
+def _sender(data: object) -> tuple[str, int]:
+    """The tab that a question comes from, and its number there; 0 for one without."""
+    if not isinstance(data, dict):
+        return "", 0
+    number = data.get("number")
+    return str(data.get("tab", ""))[:64], number if isinstance(number, int) else 0
 
 
 class Streamed(Response):

@@ -23,7 +23,7 @@ export class Asker {
     try {
       const answer = await fetch(this.path, {
         method: "POST", headers: { "Content-Type": "application/json" },
-        body: JSON.stringify({ ...request, tab }), signal: controller.signal,
+        body: JSON.stringify({ ...request, tab, number }), signal: controller.signal,
       });
       for await (const event of lines(answer.body)) if (current()) hear(event);
       if (current()) ended("done");
