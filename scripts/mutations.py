@@ -1178,6 +1178,13 @@ KEPT_BREAKS = [
             "in a session a state far below the evidence is scored without its power of two",
             (f"{SESSION}::test_states_far_below_the_evidence_are_scored_to_the_last_bit[1e-40]",),
         ),
+        (
+            "def _scored(",
+            "self._since[:], self._no_powers = self._questions, no_powers",
+            "self._no_powers = no_powers",
+            "in a session a state is scored with powers of two of an earlier one",
+            (f"{SESSION}::test_powers_of_two_of_an_earlier_state_are_forgotten",),
+        ),
     ),
     *_of(
         "circuit/builder.py",

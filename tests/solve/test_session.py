@@ -147,6 +147,26 @@ def test_states_far_below_the_evidence_are_scored_to_the_last_bit(tiny):
             assert (value * s.total, exponent + s.total_exponent) == value_pair(mixed, row, reals)
 
 
+def test_powers_of_two_of_an_earlier_state_are_forgotten():
+    """One part needs a power under some states and none under others, and so does the other part."""
+
+    def part(letter):
+        names = [mm.Variable(f"{letter}{i}") for i in range(12)]
+        first, second = mm.bernoulli(names[0], 1e-40), mm.bernoulli(names[0], 1e-39)
+        for one in names[1:]:
+            first, second = first * mm.bernoulli(one, 1e-40), second * mm.bernoulli(one, 1e-39)
+        return 0.5 * first + 0.5 * second
+
+    both = mm.circuit_of(part("a") * part("b"))
+    asked, s = list(range(24)), scaled(both)
+    kept, (codes, reals) = KeptReduction(both, asked), both.evidence_codes({})
+    kept.reduce(codes, reals)
+    for a, b in ((0, 1), (0, 0), (1, 0), (0, 0), (1, 1), (0, 1)):
+        state = np.array([{"a": a, "b": b}[name[0]] for name in both.names], dtype=np.int32)
+        value, exponent = kept._scored(state, codes, reals).root_with(s, state, reals)
+        assert (value * s.total, exponent + s.total_exponent) == value_pair(both, state, reals)
+
+
 @pytest.mark.parametrize("sort", ["structured", "deterministic", "many values", "with continuous", "extreme weights"])
 def test_equal_nodes_are_asked_once(sort):
     """The same answers as enumeration has, and the same numbers as from scratch, of a circuit that shares nothing."""
