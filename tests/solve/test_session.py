@@ -84,7 +84,7 @@ def test_states_are_scored_to_the_last_bit(sort):
     for _ in range(8):
         circuit = random_circuit(rng, **SORTS[sort])
         query, evidence = random_instance(rng, circuit)
-        asked, s = columns(circuit, query), scaled(circuit)
+        asked = columns(circuit, query)
         kept = KeptReduction(circuit, asked)
         for known in steps(rng, circuit, query, evidence, 6):
             codes, reals = circuit.evidence_codes(known)
@@ -94,12 +94,17 @@ def test_states_are_scored_to_the_last_bit(sort):
                 continue
             for _ in range(3):
                 state = np.array([rng.integers(circuit.cardinality[c]) for c in asked], dtype=np.int32)
-                row = codes.copy()
-                row[asked] = state
-                value, exponent = kept._scored(state, codes, reals).root_with(s, row, reals)
-                assert (value * s.total, exponent + s.total_exponent) == value_pair(circuit, row, reals)
-                compared += value > 0
+                compared += scored_as_by_a_pass(kept, state, codes, reals) > 0
     assert compared >= 8
+
+
+def scored_as_by_a_pass(kept, state, codes, reals):
+    """The relative value of a state, which is to the last bit that of a pass over all nodes."""
+    row, s = codes.copy(), scaled(kept.circuit)
+    row[kept.columns] = state
+    value, exponent = kept._scored(state, codes, reals).root_with(s, row, reals)
+    assert (value * s.total, exponent + s.total_exponent) == value_pair(kept.circuit, row, reals)
+    return value
 
 
 @pytest.mark.parametrize("sort", SORTS)
@@ -111,18 +116,22 @@ def test_answers_against_enumeration(sort):
         for _ in range(2):
             query, evidence = random_instance(rng, circuit)
             for known in steps(rng, circuit, query, evidence, 5):
-                ranked = naive.marginal_map(circuit, columns(circuit, query), fixed(circuit, known))
-                if not ranked or ranked[0][0] == 0:
-                    with pytest.raises(mm.ImpossibleEvidenceError):
-                        session.marginal_map(query, known)
-                    continue
-                result = session.marginal_map(query, known, k=2)
-                assert result.status == "optimal"
-                assert result.log_prob == pytest.approx(naive.log(ranked[0][0]), rel=1e-9, abs=1e-9)
-                assert result.log_prob == mm.marginal_map(circuit, query, known, k=2).log_prob
-                expected = mm.posteriors(circuit, known)
-                found = session.posteriors(known)
-                assert dict(found) == dict(expected)
+                answers_as_enumeration_and_from_scratch(session, circuit, query, known, k=2)
+
+
+def answers_as_enumeration_and_from_scratch(session, circuit, query, known, **keywords):
+    """Whether there is an answer; it is that of enumeration, with the numbers of a query from scratch."""
+    ranked = naive.marginal_map(circuit, columns(circuit, query), fixed(circuit, known))
+    if not ranked or ranked[0][0] == 0:
+        with pytest.raises(mm.ImpossibleEvidenceError):
+            session.marginal_map(query, known)
+        return False
+    result = session.marginal_map(query, known, **keywords)
+    assert result.status == "optimal"
+    assert result.log_prob == pytest.approx(naive.log(ranked[0][0]), rel=1e-9, abs=1e-9)
+    assert result.log_prob == mm.marginal_map(circuit, query, known, **keywords).log_prob
+    assert dict(session.posteriors(known)) == dict(mm.posteriors(circuit, known))
+    return True
 
 
 @pytest.mark.parametrize("tiny", [1e-2, 1e-40])
@@ -133,7 +142,7 @@ def test_states_far_below_the_evidence_are_scored_to_the_last_bit(tiny):
     for one in names[1:]:
         first, second = first * mm.bernoulli(one, tiny), second * mm.bernoulli(one, 0.5)
     mixed = mm.circuit_of(0.5 * first * mm.bernoulli(y, 0.5) + 1e-30 * second * mm.bernoulli(y, 0.2))
-    asked, s = [mixed.names.index(v.name) for v in names], scaled(mixed)
+    asked = [mixed.names.index(v.name) for v in names]
     kept, rng = KeptReduction(mixed, asked), np.random.default_rng(0)
     for observed in ({}, {"y": 1}, {"y": 0}, {}):
         codes, reals = mixed.evidence_codes(observed)
@@ -141,10 +150,7 @@ def test_states_far_below_the_evidence_are_scored_to_the_last_bit(tiny):
         assert kept.values.powers[0] == np.count_nonzero(kept.values.exponent) == 0
         for ones in (1.0, 0.0, 0.5, 0.9):
             state = (rng.random(12) < ones).astype(np.int32)
-            row = codes.copy()
-            row[asked] = state
-            value, exponent = kept._scored(state, codes, reals).root_with(s, row, reals)
-            assert (value * s.total, exponent + s.total_exponent) == value_pair(mixed, row, reals)
+            scored_as_by_a_pass(kept, state, codes, reals)
 
 
 def test_powers_of_two_of_an_earlier_state_are_forgotten():
@@ -158,13 +164,11 @@ def test_powers_of_two_of_an_earlier_state_are_forgotten():
         return 0.5 * first + 0.5 * second
 
     both = mm.circuit_of(part("a") * part("b"))
-    asked, s = list(range(24)), scaled(both)
-    kept, (codes, reals) = KeptReduction(both, asked), both.evidence_codes({})
+    kept, (codes, reals) = KeptReduction(both, list(range(24))), both.evidence_codes({})
     kept.reduce(codes, reals)
     for a, b in ((0, 1), (0, 0), (1, 0), (0, 0), (1, 1), (0, 1)):
         state = np.array([{"a": a, "b": b}[name[0]] for name in both.names], dtype=np.int32)
-        value, exponent = kept._scored(state, codes, reals).root_with(s, state, reals)
-        assert (value * s.total, exponent + s.total_exponent) == value_pair(both, state, reals)
+        scored_as_by_a_pass(kept, state, codes, reals)
 
 
 @pytest.mark.parametrize("sort", ["structured", "deterministic", "many values", "with continuous", "extreme weights"])
@@ -176,17 +180,8 @@ def test_equal_nodes_are_asked_once(sort):
         query, evidence = random_instance(rng, circuit)
         session = mm.Session(circuit)
         for known in steps(rng, circuit, query, evidence, 6):
-            ranked = naive.marginal_map(circuit, columns(circuit, query), fixed(circuit, known))
-            if not ranked or ranked[0][0] == 0:
-                with pytest.raises(mm.ImpossibleEvidenceError):
-                    session.marginal_map(query, known)
-                continue
-            result = session.marginal_map(query, known)
-            assert result.status == "optimal"
-            assert result.log_prob == pytest.approx(naive.log(ranked[0][0]), rel=1e-9, abs=1e-9)
-            assert result.log_prob == mm.marginal_map(circuit, query, known).log_prob
-            assert dict(session.posteriors(known)) == dict(mm.posteriors(circuit, known))
-            smaller += session._memory._asked is not session._circuit
+            if answers_as_enumeration_and_from_scratch(session, circuit, query, known):
+                smaller += session._memory._asked is not session._circuit
     assert smaller > 0
 
 
