@@ -24,6 +24,7 @@ from margmap.foundation.pairs import EPS, log_of, raised
 from margmap.inference.dense import block_rows
 from margmap.inference.scaled import is_dense
 from margmap.solve.forms import Forms, Query, Store
+from margmap.solve.methods.frontier.kept_vectors import Best, KeptVectors
 from margmap.solve.methods.frontier.scope_tree import operations_on_the_way, plan_of
 from margmap.solve.methods.frontier.solve import FIRST_WIDTH, PAIRS, PAIRS_OF_ONE, QUICK_WORK, after_sweep
 from margmap.solve.methods.frontier.sweep import sweep
@@ -68,6 +69,7 @@ class KeptFrontier:
         self._circuit_scope = circuit.scopes.id
         self._scope_of, self._scopes = _query_scopes(circuit, columns)
         self._words, self._groups = support_words(query.cardinality)
+        self._vectors = KeptVectors(self._scopes, circuit.num_nodes)
         self.empty()
 
     def empty(self) -> None:
@@ -86,16 +88,22 @@ class KeptFrontier:
         self._state: IntArray | None = None
         self._evaluated = 0
         self._under, self._under_power = np.zeros(0), np.zeros(0)
+        self._vectors.empty()
         self._weigh()
 
     def _weigh(self) -> None:
         """Find out how many bytes it takes."""
-        #: The room that it takes.
-        self.nbytes = sum([array.nbytes for array in vars(self).values() if isinstance(array, np.ndarray)])
+        self._nbytes = sum([array.nbytes for array in vars(self).values() if isinstance(array, np.ndarray)])
+
+    @property
+    def nbytes(self) -> int:
+        """The room that it takes."""
+        return self._nbytes + self._vectors.nbytes
 
     def bytes_for(self, store: Store) -> int:
         """The room that it will take for a store."""
-        return store.kind.size * (62 + 8 * self._words * self._groups) + 8 * store.child.size
+        kept = 0 if self._dense else self._vectors.bytes_for(store.kind.size, store.child.size)
+        return store.kind.size * (62 + 8 * self._words * self._groups) + 8 * store.child.size + kept
 
     def place(self, store: Store, begin: int, order: IntArray, forms: Forms) -> None:
         """Write down the scopes of the forms from ``begin`` on, which were made from the nodes in ``order``."""
@@ -150,6 +158,10 @@ class KeptFrontier:
             limits.check()
         except Stopped as raised_here:  # there is no time for a sweep; but there may be no need for one
             stopped, stop[0] = raised_here, 1
+        if not self._dense and stopped is None:
+            best = self._vectors.best(whole, self._share, self._scope, start.size)
+            if best is not None:
+                return self._proven(best, root, log_whole)
         if self._dense:
             swept = self._by_blocks(whole, start, log_whole, slack, stop)
         else:
@@ -159,7 +171,7 @@ class KeptFrontier:
         if not swept.fits or swept.floor == -np.inf:
             return None
         rounding = EPS * (float(swept.operations) + float(self._operations[root]))
-        best, floor, log_upper, least = start, swept.floor, log_whole, swept.floor + slack
+        state, floor, log_upper, least = start, swept.floor, log_whole, swept.floor + slack
         if log_whole > least:
             if stopped is None and not swept.ended:
                 try:
@@ -167,18 +179,27 @@ class KeptFrontier:
                 except Stopped as raised_here:
                     stopped = raised_here
             if stopped is not None:
-                return Outcome([best], raised(max(log_upper, least), rounding), stopped.status)
-            for state, value in zip(swept.states, swept.logs.tolist(), strict=True):
+                return Outcome([state], raised(max(log_upper, least), rounding), stopped.status)
+            for one, value in zip(swept.states, swept.logs.tolist(), strict=True):
                 if value > floor:
-                    best, floor = state, value
+                    state, floor = one, value
             log_floor = least - log_whole
             merged, log_upper = after_sweep(swept.upper, swept.values, log_floor, log_whole, floor + slack, log_upper)
             if merged or log_upper > floor + slack + rounding:
                 return None
+        self._vectors.gap = max(0.0, log_whole - floor)
         rounds = int(log_whole > least)
         details: dict[str, Any] = {"rounds": rounds, "widest": swept.widest, "search_nodes": 0}
         why = f"the circuit is structured-decomposable: {swept.scopes} scopes, {self.edges} edges left"
-        return Outcome([best], raised(max(log_upper, floor + slack), rounding), "optimal", details).because(why)
+        return Outcome([state], raised(max(log_upper, floor + slack), rounding), "optimal", details).because(why)
+
+    def _proven(self, found: Best, root: int, log_whole: float) -> Outcome:
+        """The outcome where vectors of the questions before have proven the best state."""
+        rounding = EPS * (self._vectors.operations(int(self._scope[root])) + float(self._operations[root]))
+        why = f"the circuit is structured-decomposable: {found.scopes} scopes have changed, {self._scopes} in all"
+        details: dict[str, Any] = {"rounds": found.rounds, "widest": found.widest, "search_nodes": 0}
+        log_upper = raised(found.log_value, log_whole, rounding)
+        return Outcome([found.state], log_upper, "optimal", details).because(why)
 
     def _to_the_end(
         self, whole: Flat, store: Store, start: IntArray, log_whole: float, slack: float, limits: Limits
