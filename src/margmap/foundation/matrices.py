@@ -91,22 +91,3 @@ def row_products(left: NDArray[np.float64], right: NDArray[np.float64]) -> NDArr
                 for q in range(size):
                     last[q] += left[rows - 1, i] * flipped[i, q]
     return result
-
-
-def _few_row_products_by_numpy(
-    left: NDArray[np.float64], rows: int, right: NDArray[np.float64], out: NDArray[np.float64]
-) -> None:
-    out[:rows] = np.dot(left[:rows], right.T)
-
-
-@kernel(any_order=True, interpreted=_few_row_products_by_numpy)
-def few_row_products(
-    left: NDArray[np.float64], rows: int, right: NDArray[np.float64], out: NDArray[np.float64]
-) -> None:
-    """The same for the first rows of ``left``, where there are so few of all that setting up costs more."""
-    for r in range(rows):
-        for q in range(right.shape[0]):
-            total = 0.0
-            for i in range(right.shape[1]):
-                total += left[r, i] * right[q, i]
-            out[r, q] = total

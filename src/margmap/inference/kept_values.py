@@ -11,13 +11,17 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import GAUSSIAN, PRODUCT, Circuit, FloatArray, IntArray, LongArray
+from margmap.circuit import GAUSSIAN, PRODUCT, SUM, Circuit, FloatArray, IntArray, LongArray
 from margmap.foundation.jit import kernel
 from margmap.foundation.pairs import STEP, TINY
 from margmap.inference.dense import block_values, last_row
 from margmap.inference.passes import leaf_value, sum_of_pairs
 from margmap.inference.pieces import pass_up
 from margmap.inference.scaled import Scaled, is_dense, scaled
+
+
+#: Of a node without a form; and what marks say of a node's children: that some have another value, or another form.
+NONE, VALUE, FORM = -1, 1, 2
 
 
 class Parents(NamedTuple):
@@ -70,7 +74,6 @@ class KeptValues:
         self.value, self.exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
         # Flags of nodes that are still to be looked at; nowhere set between two updates.
         self._marks = np.zeros(-(-circuit.num_nodes // 8) * 8, dtype=np.uint8)  # which are looked at eight at a time
-        self._changed = np.empty(circuit.num_nodes, dtype=np.int32)
         #: How many nodes have an exponent other than 0: as long as there are none, exponents need not be looked at.
         self.powers = np.zeros(1, dtype=np.int64)
         self._row: tuple[IntArray, FloatArray] | None = None
@@ -78,21 +81,25 @@ class KeptValues:
     @staticmethod
     def bytes_of(circuit: Circuit) -> int:
         """The room that it takes."""
-        return 21 * circuit.num_nodes
+        return 17 * circuit.num_nodes
 
-    def update(self, codes: IntArray, reals: FloatArray) -> IntArray | None:
-        """Bring the values to a row; the nodes that have another value then, children first, or None for all."""
+    def update(self, codes: IntArray, reals: FloatArray, forms: IntArray | None = None) -> bool:
+        """Bring the values to a row; whether it began anew.
+
+        ``forms`` has, for each node, the number of something that depends on the shares that the children of sums have
+        and on the same of the children, or NONE. It becomes NONE where it changes, unless this begins anew.
+        """
         before, self._row = self._row, None  # whoever is interrupted on the way begins anew
-        s, changed = scaled(self.circuit), None
+        s = scaled(self.circuit)
         if before is None:
             pass_up(self.circuit, codes, reals, self.value, self.exponent)
             self.powers[0] = np.count_nonzero(self.exponent)
         else:
             above = parents(self.circuit)
-            known = (self.value, self.exponent, self.powers, self._marks, self._changed)
-            changed = self._changed[: _bring(s, above.blocks, above, before[0], before[1], codes, reals, *known)]
+            known = (self.value, self.exponent, self.powers, self._marks, forms)
+            _bring(s, above.blocks, above, before[0], before[1], codes, reals, *known)
         self._row = (codes.copy(), reals.copy()) if before is None else before  # which is the same row now
-        return changed
+        return before is None
 
     def forget(self) -> None:
         """Begin anew with the next row."""
@@ -113,13 +120,13 @@ def _bring(
     exponent: FloatArray,
     powers: LongArray,
     marks: NDArray[np.uint8],
-    changed: IntArray,
-) -> int:
+    forms: IntArray | None,
+) -> None:
     """Compute what is above the variables in which a row differs from the last one again, as far as values change.
 
-    The last row becomes this one. The nodes that have another value now go to ``changed``, children first; how
-    many they are is returned. ``powers[0]`` is how many exponents are not 0. ``rows`` are those of the parents, or
-    None.
+    The last row becomes this one. ``powers[0]`` is how many exponents are not 0. ``rows`` are those of the parents, or
+    None. ``forms`` are those of :meth:`KeptValues.update`: that of a sum is lost where a child has another value, and
+    that of any node where a child has lost its own. A node's mark says what of its children changed.
     """
     kind, start, child, weight, shift = s.kind, s.start, s.child, s.weight, s.shift
     var, table_start, table, table_shift = s.var, s.table_start, s.table, s.table_shift
@@ -131,9 +138,8 @@ def _bring(
             continue
         last_codes[x], last_reals[x] = codes[x], reals[x]
         for i in range(leaf_at[x], leaf_at[x + 1]):
-            marks[leaf[i]] = 1
+            marks[leaf[i]] = VALUE
             n = min(n, leaf[i])
-    count = 0
     while True:
         # The next node that is marked. This is no function of its own: numba counts who holds an array at every call.
         while n & 7 != 0 and marks[n] == 0:
@@ -144,20 +150,27 @@ def _bring(
                 word += 1
             n = word << 3
             if n >= kind.size:
-                return count
+                return
             while marks[n] == 0:
                 n += 1
+        mark, end, done = marks[n], n + 1, (marks[n] & VALUE) == 0
         marks[n] = 0
-        end, before, done = n + 1, count, False
         if rows is not None and rows[n] >= 0:
             end = last_row(rows, n)
+        if forms is not None and ((mark & FORM) != 0 or kind[n] == SUM):
+            for k in range(n, end):
+                if forms[k] != NONE:
+                    forms[k] = NONE
+                    for j in range(above_at[k], above_at[k + 1]):
+                        marks[above[j]] |= FORM
+        if rows is not None and rows[n] >= 0 and not done:
             values, exponents = value[n:end].copy(), exponent[n:end].copy()
             done = block_values(start, child, weight, n, end, value, exponent)
             for k in range(n, end):
                 if done and (value[k] != values[k - n] or exponent[k] != exponents[k - n]):
                     powers[0] += np.int64(exponent[k] != 0) - np.int64(exponents[k - n] != 0)
-                    changed[count] = k
-                    count += 1
+                    for j in range(above_at[k], above_at[k + 1]):
+                        marks[above[j]] |= VALUE
         for k in range(n, n if done else end):
             v, power, plain, no_powers = 1.0, 0.0, True, s.plain and powers[0] == 0
             if kind[k] == GAUSSIAN:
@@ -187,14 +200,12 @@ def _bring(
                     v /= TINY
                     power -= STEP
             if v != value[k] or power != (0.0 if no_powers else exponent[k]):
-                value[k], changed[count] = v, k
-                count += 1
+                value[k] = v
                 if not no_powers or power != 0:
                     powers[0] += np.int64(power != 0) - np.int64(exponent[k] != 0)
                     exponent[k] = power
-        for i in range(before, count):
-            for j in range(above_at[changed[i]], above_at[changed[i] + 1]):
-                marks[above[j]] = 1
+                for j in range(above_at[k], above_at[k + 1]):
+                    marks[above[j]] |= VALUE
         n = end
 
 

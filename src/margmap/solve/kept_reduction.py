@@ -22,7 +22,7 @@ from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits
 from margmap.foundation.pairs import STEP, TINY, plus
 from margmap.inference.dense import last_row
-from margmap.inference.kept_values import KeptValues, Parents, parents
+from margmap.inference.kept_values import NONE, KeptValues
 from margmap.inference.passes import leaf_value
 from margmap.inference.scaled import Scaled, is_dense, scaled
 from margmap.solve.forms import Forms, Query, Store, build
@@ -35,8 +35,8 @@ from margmap.solve.result import Outcome
 S = TypeVar("S", bound=np.generic)
 T = TypeVar("T")
 
-#: Of a node without a form, and of one that is about to get it.
-NONE, WANTED = -1, -2
+#: Of a node that is about to get a form.
+WANTED = -2
 
 #: The store is emptied when it holds this many times what the last query needed, and this many edges at least.
 MOST_TIMES, LEAST_EDGES = 3, 250_000
@@ -168,13 +168,9 @@ class KeptReduction:
     def _bring(self, codes: IntArray, reals: FloatArray) -> tuple[tuple[float, float], float]:
         """Bring the forms to a row; its probability, and how far, relatively, the root can be under the exact one."""
         s = scaled(self.circuit)
-        changed = self.values.update(codes, reals)
         forms, query, value, exponent = self.forms, self.query, self.values.value, self.values.exponent
-        if changed is None:
+        if self.values.update(codes, reals, forms.number):
             self._empty()
-        else:
-            above = parents(self.circuit)
-            _forget(s.kind, above.blocks, above, changed, forms.number, self._nodes)
         if value[-1] == 0:
             raise impossible()
         wanted, more = _wanted(s, value, query, forms.number, self._depth, self._nodes)
@@ -222,35 +218,6 @@ def _fill_slots(store: Store, first: int, count: int) -> None:
             store.kind, store.start, store.child, store.weight, bits, store.slots, store.kind[n], begin, end
         )
         store.slots[slot] = n
-
-
-@kernel
-def _forget(
-    kind: KindArray,
-    rows: IntArray | None,
-    parents: Parents,
-    changed: IntArray,
-    number: IntArray,
-    lost: IntArray,
-) -> None:
-    """Take the forms away that are others now: of sums whose children have other values, and of what is above them.
-
-    ``lost`` is room for as many nodes as there are.
-    """
-    at, above = parents.at, parents.node
-    i, count = 0, 0
-    while i < changed.size + count:
-        c = changed[i] if i < changed.size else lost[i - changed.size]
-        for j in range(at[c], at[c + 1]):
-            n = above[j]
-            end = n + 1
-            if rows is not None and rows[n] >= 0:
-                end = last_row(rows, n)
-            for k in range(n, end):
-                if number[k] != NONE and (i >= changed.size or kind[k] == SUM):
-                    number[k], lost[count] = NONE, k
-                    count += 1
-        i += 1
 
 
 @kernel

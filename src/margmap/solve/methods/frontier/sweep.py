@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from margmap.circuit import PRODUCT, SUM, FloatArray, IntArray, LongArray
 from margmap.foundation.jit import kernel
-from margmap.foundation.matrices import add_rows, few_row_products, row_products, times_vector
+from margmap.foundation.matrices import add_rows, row_products, times_vector
 from margmap.foundation.pairs import EPS, LN2, TINY, log_of
 from margmap.foundation.sorting import descending, nth_largest
 from margmap.solve.methods.frontier.pending import Pending, Use, Uses
@@ -249,7 +249,7 @@ def go_up(
                 if stop[0] != 0:
                     return STOPPED, begun, exponent, widest
             found = kept.shape[0]
-            highest = _largest(kept)
+            highest = kept.max() if found > 0 else 0.0
             if highest == 0:
                 return NOTHING_ABOVE, begun, exponent, widest
             power = math.frexp(highest)[1]
@@ -278,9 +278,9 @@ def go_up(
                     for i in range(columns):
                         use_low[uses], use_high[uses] = kept_use.low[r, i], kept_use.high[r, i]
                         uses += 1
-            for r in range(found):
-                left[pointers + r], right[pointers + r] = kept_left[r], kept_right[r]
-                merged[pointers + r] = kept_merged[r]
+            left[pointers : pointers + found] = kept_left
+            right[pointers : pointers + found] = kept_right
+            merged[pointers : pointers + found] = kept_merged
             pointers += found
         found = kept.shape[0]
         if base + found * entries > vectors.size:
@@ -373,17 +373,7 @@ def _no_use(vectors: int, columns: int) -> Uses:
     return Uses(low, high, np.zeros(vectors))
 
 
-@kernel(inline=True)
-def _largest(vectors: FloatArray) -> float:
-    """The largest entry of vectors; 0 if there are none."""
-    highest = 0.0
-    for r in range(vectors.shape[0]):
-        for i in range(vectors.shape[1]):
-            highest = max(highest, vectors[r, i])
-    return highest
-
-
-@kernel(inline=True)
+@kernel
 def _rescale(vectors: FloatArray, factor: float) -> float:
     """Multiply all entries by a power of two; the smallest result that is not zero."""
     smallest = 1.0
@@ -395,7 +385,7 @@ def _rescale(vectors: FloatArray, factor: float) -> float:
     return smallest
 
 
-@kernel(inline=True)
+@kernel
 def enter(
     f: Flat, rows: IntArray, share: FloatArray, plan: Plan, s: int, outside: FloatArray, total: FloatArray
 ) -> None:
@@ -438,7 +428,7 @@ def _far_from_zero(values: FloatArray) -> bool:
     return near == 0
 
 
-@kernel(inline=True)
+@kernel
 def push(f: Flat, plan: Plan, s: int, j: int, total: FloatArray, limit: FloatArray, outside: FloatArray) -> None:
     """Outside bounds of the nodes of part ``j`` that the products of scope ``s`` use."""
     parts, at = plan.part_at[s + 1] - plan.part_at[s], plan.factor_at[s]
@@ -460,7 +450,7 @@ def _product(a: float, b: float) -> float:
     return max(a * b, SMALLEST) if a > 0 and b > 0 else 0.0
 
 
-@kernel(inline=True)
+@kernel
 def _evaluate_sums(
     f: Flat, rows: IntArray, share: FloatArray, plan: Plan, s: int, value: FloatArray, lanes: int, careful: bool
 ) -> None:
@@ -514,13 +504,10 @@ def _covers(kept: FloatArray, r: int, vector: FloatArray, factor: float, used: M
 
 @kernel(inline=True)
 def _dominated(
-    kept: FloatArray, kept_merged: Marks, kept_use: Uses | None, count: int, larger_at: LongArray,
+    kept: FloatArray, kept_merged: Marks, kept_use: Uses | None, count: int,
     vector: FloatArray, use: Use | None, used: Marks, free: Use | None, needed: int,
 ) -> bool:  # fmt: skip
     """Whether ``needed`` kept vectors that stand for states are at least as large in every entry that matters.
-
-    ``larger_at`` has, for each kept vector, an entry that matters and in which a vector was larger than it: the next
-    one often is so too, and then no other entry needs to be looked at.
 
     With constraints they must also fit whatever completion the vector fits: use no more of a row than it, or so little
     that it never becomes too much, and no less, or so much that it is always enough.
@@ -541,13 +528,9 @@ def _dominated(
             if larger and more > 0:
                 larger = more < 700 and _covers(kept, r, vector, np.exp(more), used)
         elif larger:
-            last = larger_at[r]
-            if vector[last] > kept[r, last] and used[last] != 0:
-                continue
             for i in range(vector.size):
                 if vector[i] > kept[r, i] and used[i] != 0:
                     larger = False
-                    larger_at[r] = i
                     break
         if larger:
             needed -= 1
@@ -556,7 +539,7 @@ def _dominated(
     return False
 
 
-@kernel(inline=True)
+@kernel
 def _values(
     f: Flat,
     rows: IntArray,
@@ -595,7 +578,6 @@ def _values(
             score[k] += outside[n] * value[place[n], k]
     kept = np.zeros((leaves, entries))
     kept_code, kept_merged = np.zeros(leaves, dtype=np.int32), np.zeros(leaves, dtype=np.uint8)
-    larger_at = np.zeros(leaves, dtype=np.int64)
     vector, surplus = np.zeros(entries), np.zeros(entries)
     kept_use = use = lost = free = None
     if pending is not None:
@@ -611,7 +593,7 @@ def _values(
             use = Use(use.low, use.high, pending.toll[f.var[node[first]], code[k]])
         for i in range(entries):
             vector[i] = value[place[out[out_at + i]], k]
-        if _dominated(kept, kept_merged, kept_use, count, larger_at, vector, use, used, free, best_of):
+        if _dominated(kept, kept_merged, kept_use, count, vector, use, used, free, best_of):
             continue
         if count >= most:
             merge = True
@@ -623,7 +605,7 @@ def _values(
             if pending is not None and kept_use is not None and use is not None:
                 _put(kept_use, count, use)
             count += 1
-    if merge and not _dominated(kept, kept_merged, kept_use, count, larger_at, surplus, lost, used, free, best_of):
+    if merge and not _dominated(kept, kept_merged, kept_use, count, surplus, lost, used, free, best_of):
         kept[count], kept_merged[count] = surplus, 1
         if pending is not None and kept_use is not None and lost is not None:
             _put(kept_use, count, lost)
@@ -715,7 +697,7 @@ def _used(pending: Pending, step: int, first: Uses, a: int, second: Uses, b: int
     return Use(use.low, use.high, first.toll[a] + second.toll[b])
 
 
-@kernel(inline=True)
+@kernel
 def _gather(plan: Plan, s: int, first: FloatArray) -> FloatArray:
     """The vectors of a scope's first part, laid out by the scope's products."""
     parts, at, columns, factor = plan.part_at[s + 1] - plan.part_at[s], plan.factor_at[s], plan.column, plan.factor
@@ -728,7 +710,7 @@ def _gather(plan: Plan, s: int, first: FloatArray) -> FloatArray:
     return laid
 
 
-@kernel(inline=True)
+@kernel
 def _join(
     f: Flat, rows: IntArray, share: FloatArray, plan: Plan, pending: Pending | None, step: int, s: int, j: int,
     first: FloatArray, first_merged: Marks, first_use: Uses | None,
@@ -782,7 +764,7 @@ def _join(
     room = min(64, order.size) + 1
     kept = np.empty((room, entries))
     kept_first, kept_second = np.zeros(room, dtype=np.int32), np.zeros(room, dtype=np.int32)
-    kept_merged, larger_at = np.zeros(room, dtype=np.uint8), np.zeros(room, dtype=np.int64)
+    kept_merged = np.zeros(room, dtype=np.uint8)
     kept_use = use = merged_use = free = None
     if pending is not None:
         kept_use, free = _no_use(room, pending.open[step]), _free(pending, step)
@@ -799,13 +781,9 @@ def _join(
         filled = min(lanes, order.size - at)
         for k in range(filled):
             c = order[at + k]
-            a, b = pair_first[c], pair_second[c]
-            if careful:
-                for p in range(products):
-                    value[row[p], k] = _product(first[a, p], second[b, column[p]])
-            else:
-                for p in range(products):
-                    value[row[p], k] = first[a, p] * second[b, column[p]]
+            one, other = first[pair_first[c]], second[pair_second[c]]
+            for p in range(products):
+                value[row[p], k] = _product(one[p], other[column[p]]) if careful else one[p] * other[column[p]]
         if final:
             _evaluate_sums(f, rows, share, plan, s, value, filled, careful)
         for k in range(filled):
@@ -815,7 +793,7 @@ def _join(
             a, b = pair_first[c], pair_second[c]
             if pending is not None and use is not None and first_use is not None and second_use is not None:
                 use = _used(pending, step, first_use, a, second_use, b, use)
-            if _dominated(kept, kept_merged, kept_use, count, larger_at, vector, use, used, free, best_of):
+            if _dominated(kept, kept_merged, kept_use, count, vector, use, used, free, best_of):
                 continue
             if count >= most or first_merged[a] != 0 or second_merged[b] != 0:
                 merge = True
@@ -831,7 +809,7 @@ def _join(
                 kept = wider
                 kept_first = _grown(kept_first, room)
                 kept_second = _grown(kept_second, room)
-                kept_merged, larger_at = np.zeros(room, dtype=np.uint8), _longer(larger_at, room)
+                kept_merged = np.zeros(room, dtype=np.uint8)
                 if pending is not None and kept_use is not None:
                     kept_use = _more_rows(kept_use, count, room)
             for i in range(entries):
@@ -862,7 +840,7 @@ def _join(
         ):  # what all pairs together use at least and at most
             use = _used(pending, step, _together(first_use), 0, _together(second_use), 0, use)
             merged_use = _widened(merged_use, use)
-    if merge and not _dominated(kept, kept_merged, kept_use, count, larger_at, surplus, merged_use, used, free, best_of):
+    if merge and not _dominated(kept, kept_merged, kept_use, count, surplus, merged_use, used, free, best_of):
         kept[count], kept_merged[count] = surplus, 1
         if pending is not None and kept_use is not None and merged_use is not None:
             _put(kept_use, count, merged_use)
@@ -891,7 +869,7 @@ def _more_rows(uses: Uses, count: int, rows: int) -> Uses:
     return larger
 
 
-@kernel(inline=True)
+@kernel
 def _score(
     first: FloatArray,
     second: FloatArray,
@@ -933,7 +911,12 @@ def _score(
             for p in range(column.size):
                 mixed[r, column[p]] += weight[p] * first[begin + r, p]
         if small:
-            few_row_products(mixed, filled, second, bounds)
+            for r in range(filled):
+                for q in range(n_second):
+                    bound = 0.0
+                    for i in range(columns):
+                        bound += mixed[r, i] * second[q, i]
+                    bounds[r, q] = bound
         else:
             bounds = row_products(mixed, second)
         for r in range(filled):
