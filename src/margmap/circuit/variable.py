@@ -210,6 +210,11 @@ class Named:
         return tuple(variable.name for variable in self.variables)
 
     @cached_property
+    def states(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the values of each variable; empty where they have none."""
+        return tuple(variable.states for variable in self.variables)
+
+    @cached_property
     def plain_numbers(self) -> tuple[int, ...]:
         """The number of values of each variable whose values are plain numbers; 0 where they have names or bins."""
         return tuple(0 if v.states or v.encoding is not None else v.cardinality for v in self.variables)
