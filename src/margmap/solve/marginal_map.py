@@ -167,7 +167,7 @@ def circuit_map(question: Question, limits: Limits) -> Result:
     try:
         reduced, found = _kept(question, codes, reals, limits)
         p_evidence, rounding, needed = reduced.evidence, reduced.rounding, reduced.needed
-        if limits.teller is not None:
+        if found is None and limits.teller is not None:
             lost = 2 * rounding + extra_rounding(scaled(circuit), p_evidence[1])
             limits.teller.about(reduced.log_scale, lost, partial(named, question))
         if columns:

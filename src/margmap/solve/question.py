@@ -129,4 +129,4 @@ def check_constrained(method: str, shared: bool = False) -> None:
 
 
 def _is_real(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    return type(value) is float or (isinstance(value, Real) and not isinstance(value, bool))

@@ -126,4 +126,4 @@ def _log_product(p: Pair, log_factor: float) -> float:
     high, low = log_parts(*p)
     total, lost = two_sum(high, log_factor)
     rest = low + lost
-    return float(total) if rest <= 0 else float(np.nextafter(total + rest, np.inf))
+    return float(total) if rest <= 0 else math.nextafter(total + rest, math.inf)

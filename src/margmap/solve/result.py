@@ -28,7 +28,7 @@ class Outcome(NamedTuple):
 
     def because(self, why: str) -> Outcome:
         """The same with the reason why this method was chosen."""
-        return self._replace(details={**self.details, "why": why})
+        return Outcome(self.states, self.log_upper, self.status, {**self.details, "why": why})
 
 
 #: The outcome where no variable is asked for: there is one state, of nothing.
