@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from operator import is_
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import numpy as np
@@ -68,6 +69,8 @@ class Circuit(Named):
         param_start: ArrayLike,
         param: ArrayLike,
     ) -> None:
+        self._kept: dict[Any, Any] = {}
+        self._asked: tuple[tuple[Any, ...], tuple[int, ...]] = (), ()
         self.variables = _variables(variables)
         self.kind = _frozen("kind", kind, np.int8)
         self.start = _frozen("start", start, np.int64)
@@ -124,6 +127,10 @@ class Circuit(Named):
         return frozenset(np.flatnonzero(self.cardinality).tolist())
 
     @cached_property
+    def _no_reals(self) -> FloatArray:
+        return _frozen("reals", np.full(len(self.variables), np.nan), np.float64)
+
+    @cached_property
     def mentioned(self) -> frozenset[int]:
         """The columns of the variables that some leaf mentions."""
         return frozenset(self.scopes.variables(self.root))
@@ -151,7 +158,7 @@ class Circuit(Named):
 
     def kept(self, make: Callable[[Circuit], T]) -> T:
         """What ``make`` makes of this circuit; made once, and kept as long as the circuit."""
-        kept: dict[Any, Any] = self.__dict__.setdefault("_kept", {})
+        kept = self._kept
         if make not in kept:
             kept[make] = make(self)
         result: T = kept[make]
@@ -159,7 +166,6 @@ class Circuit(Named):
 
     def remembering(self, memory: Memory) -> Circuit:
         """The same circuit, with all that is kept of it, and with a memory of questions."""
-        self.__dict__.setdefault("_kept", {})
         twin = object.__new__(Circuit)
         twin.__dict__.update(self.__dict__, memory=memory)
         return twin
@@ -170,16 +176,12 @@ class Circuit(Named):
 
     def encoded(self, observed: Mapping[int, int | float]) -> tuple[IntArray, FloatArray]:
         """The same of what :meth:`observed` found."""
-        codes = self.cardinality.copy()
-        reals = np.full(len(self.variables), np.nan)
-        if self._discrete.issuperset(observed):
-            codes[list(observed)] = list(observed.values())
-            return codes, reals
+        codes, reals, discrete = self.cardinality.copy(), self._no_reals.copy(), self._discrete
         for column, value in observed.items():
-            if self.variables[column].continuous:
-                reals[column] = value
-            else:
+            if column in discrete:
                 codes[column] = value
+            else:
+                reals[column] = value
         return codes, reals
 
     def asked(self, query: Iterable[Name | Variable] | None, observed: Mapping[int, object]) -> list[int]:
@@ -198,16 +200,28 @@ class Circuit(Named):
                     "sums all other variables out"
                 )
             return columns
+        known = self._last_asked(query)
+        if known is not None and observed.keys().isdisjoint(known):
+            return [*known]
         columns = self.query_columns(query, observed)
-        if self._discrete.issuperset(columns) and self.mentioned.issuperset(columns):
-            return columns
         for column in columns:
             variable = self.variables[column]
             if variable.continuous:
                 raise QueryError(f"variable {variable.name!r} is continuous: only discrete variables can be queried")
             if column not in self.mentioned:
                 raise QueryError(f"variable {variable.name!r} is queried, but no leaf of the circuit mentions it")
+        if type(query) in (list, tuple):
+            self._asked = (*query,), (*columns,)
         return columns
+
+    def _last_asked(self, query: Any) -> tuple[int, ...] | None:
+        """The columns of the last query that could be asked, if this is the same: the very names, in their order.
+
+        Names that are only equal may mean something else, as True and 1 do.
+        """
+        names, columns = self._asked
+        same = type(query) in (list, tuple) and len(query) == len(names) and all(map(is_, query, names))
+        return columns if same else None
 
 
 def _variables(given: Iterable[Variable]) -> tuple[Variable, ...]:

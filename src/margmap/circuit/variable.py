@@ -210,6 +210,16 @@ class Named:
         return tuple(variable.name for variable in self.variables)
 
     @cached_property
+    def states(self) -> tuple[tuple[str, ...], ...]:
+        """The names of the values of each variable; empty where they have none."""
+        return tuple(variable.states for variable in self.variables)
+
+    @cached_property
+    def _codes(self) -> tuple[dict[str, int], ...]:
+        """The numbers of the values of each variable by their names."""
+        return tuple({state: code for code, state in enumerate(states)} for states in self.states)
+
+    @cached_property
     def plain_numbers(self) -> tuple[int, ...]:
         """The number of values of each variable whose values are plain numbers; 0 where they have names or bins."""
         return tuple(0 if v.states or v.encoding is not None else v.cardinality for v in self.variables)
@@ -266,9 +276,10 @@ class Named:
         """The columns of the query variables, each asked for once and none of them observed."""
         clear, index = self._clear, self.index
         columns = [clear[n] if type(n) in _PLAIN and n in clear else index(n) for n in names_of(query)]
-        if len(set(columns)) == len(columns) and not any(column in observed for column in columns):
+        seen = set(columns)
+        if len(seen) == len(columns) and not any(column in observed for column in columns):
             return columns
-        seen: set[int] = set()
+        seen = set()
         for column in columns:
             if column in seen:
                 raise QueryError(f"variable {self.names[column]!r} is queried twice")
@@ -306,17 +317,20 @@ class Named:
         return found
 
     def _plainly_observed(self, evidence: Any) -> dict[int, Any] | None:
-        """The same where every name is clear and every value a number of a value; None where it has to be looked at."""
+        """The same where every name is clear and every value a number or the very name of a value; otherwise None."""
         if type(evidence) is not dict:
             return None
-        clear, sizes = self._clear, self.plain_numbers
+        clear, sizes, codes = self._clear, self.plain_numbers, self._codes
         found: dict[int, Any] = {}
         for name, value in evidence.items():
-            if type(value) is not int or type(name) not in _PLAIN or (column := clear.get(name, -1)) < 0:
+            if type(name) not in _PLAIN or (column := clear.get(name, -1)) < 0:
                 return None
-            if not 0 <= value < sizes[column]:
+            if type(value) is int and 0 <= value < sizes[column]:
+                found[column] = value
+            elif type(value) is str and value in codes[column]:
+                found[column] = codes[column][value]
+            else:
                 return None
-            found[column] = value
         return found if len(found) == len(evidence) else None
 
     def labelled(self, observed: Mapping[int, Any]) -> dict[Any, Any]:
@@ -337,10 +351,10 @@ def _cell(variable: Variable, cell: Any) -> Any:
     return found
 
 
-def single(observed: Mapping[int, Any]) -> dict[int, Any]:
+def single(observed: Mapping[int, Any]) -> Mapping[int, Any]:
     """Without the variables whose values are still open, because there are only weights for them."""
     if all_single(observed):
-        return dict(observed)
+        return observed
     return {column: value for column, value in observed.items() if not isinstance(value, Weights)}
 
 

@@ -24,7 +24,7 @@ import threading
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from contextvars import ContextVar
 from functools import cached_property
 from types import CodeType, FunctionType, ModuleType
@@ -645,8 +645,16 @@ class _Listeners:
 
 
 class _Listener:
+    """One of them, as long as a block lasts."""
+
     def __init__(self, started: Callable[[], None], ended: Callable[[], None]) -> None:
         self._started, self._ended, self._depth = started, ended, 0
+
+    def __enter__(self) -> None:
+        _listeners.registered.append(self)
+
+    def __exit__(self, *_: object) -> None:
+        _listeners.registered.remove(self)
 
     def start(self) -> None:
         self._depth += 1
@@ -680,15 +688,9 @@ def working_beside() -> Iterator[None]:
         _beside.reset(token)
 
 
-@contextmanager
-def on_compile(started: Callable[[], None], ended: Callable[[], None]) -> Iterator[None]:
+def on_compile(started: Callable[[], None], ended: Callable[[], None]) -> AbstractContextManager[None]:
     """Report the compilation of kernels inside the block, for a spinner that says why the first run takes longer."""
-    listener = _Listener(started, ended)
-    _listeners.registered.append(listener)
-    try:
-        yield
-    finally:
-        _listeners.registered.remove(listener)
+    return _Listener(started, ended)
 
 
 def compiled_kernels() -> int:

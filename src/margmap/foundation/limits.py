@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import signal
+import _signal  # type: ignore[import-not-found]
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from concurrent.futures import Future
 from concurrent.futures import TimeoutError as FutureTimeout
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from contextvars import copy_context
 from types import FrameType
 from typing import Literal, Protocol, TypeAlias, TypeVar
@@ -249,28 +249,39 @@ class Limits:
             else:
                 abandon(thread)
 
-    @contextmanager
-    def catching_interrupts(self) -> Iterator[None]:
+    def catching_interrupts(self) -> AbstractContextManager[None]:
         """Inside, the first Ctrl-C makes :meth:`check` stop the solver, which then returns what it knows.
 
         Raising KeyboardInterrupt instead would hit compiled code, which turns it into other errors or loses it. The
         second Ctrl-C raises it all the same. Only the main thread can catch signals; elsewhere nothing changes.
         """
-        if threading.current_thread() is not threading.main_thread():
-            yield
-            return
+        return _Catching(self)
 
-        _listening.append(self)
-        before = signal.getsignal(signal.SIGINT)
-        if before is not _on_interrupt:
-            _Handler.before = signal.signal(signal.SIGINT, _on_interrupt)
-        try:
-            yield
-        finally:
-            _listening.remove(self)
-            if before is not _on_interrupt:
-                signal.signal(signal.SIGINT, before)
-            if self._insisted:  # whatever became of it inside
+
+class _Catching:
+    """What :meth:`Limits.catching_interrupts` gives.
+
+    Every question sets a handler twice. The functions of the module signal would look each one up in an enumeration,
+    which takes some microseconds, before they call those that are called here.
+    """
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits, self._before, self._catches = limits, None, False
+
+    def __enter__(self) -> None:
+        self._catches = threading.get_ident() == threading.main_thread().ident
+        if self._catches:
+            _listening.append(self._limits)
+            self._before = _signal.getsignal(_signal.SIGINT)
+            if self._before is not _on_interrupt:
+                _Handler.before = _signal.signal(_signal.SIGINT, _on_interrupt)
+
+    def __exit__(self, *_: object) -> None:
+        if self._catches:
+            _listening.remove(self._limits)
+            if self._before is not _on_interrupt:
+                _signal.signal(_signal.SIGINT, self._before)
+            if self._limits._insisted:  # whatever became of it inside
                 raise KeyboardInterrupt from None
 
 

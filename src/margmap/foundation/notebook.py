@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, nullcontext
 from typing import Any
 
 from margmap.foundation.html import escaped
@@ -16,21 +15,13 @@ from margmap.foundation.wording import listed
 SHOWN_AFTER = 0.5
 
 
-@contextmanager
-def notebook_bar(on_progress: OnProgress | None) -> Iterator[OnProgress | None]:
+def notebook_bar(on_progress: OnProgress | None) -> AbstractContextManager[OnProgress | None]:
     """Who is told of progress: ``on_progress`` if there is one, a bar in a notebook, elsewhere nobody.
 
     The bar goes when the block ends: the result says the same.
     """
     display = None if on_progress is not None else _display()
-    if display is None:
-        yield on_progress
-        return
-    bar = Bar(display)
-    try:
-        yield bar
-    finally:
-        bar.close()
+    return nullcontext(on_progress) if display is None else closing(Bar(display))
 
 
 class Bar:

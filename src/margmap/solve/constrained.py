@@ -18,7 +18,7 @@ from margmap.solve.prices import charge
 from margmap.solve.question import Question
 from margmap.solve.reduce import Reduced, reduce_codes
 from margmap.solve.report import named, report
-from margmap.solve.result import Outcome, Ranked, Result, without_state
+from margmap.solve.result import NOTHING_ASKED, Outcome, Ranked, Result, without_state
 from margmap.solve.rows import Rows
 from margmap.solve.rules import Rules, no_rules
 
@@ -44,7 +44,7 @@ def constrained_map(question: Question, limits: Limits) -> Result:
 def _diverse(question: Question, reduced: Reduced, rules: Rules, limits: Limits) -> Result:
     """The best state, the best of those that differ enough from it, and so on; each is proven or the list ends."""
     assert question.differ_by is not None
-    one = replace(question, k=1)
+    one = question._replace(k=1)
     first = result = _answer(one, reduced, rules, rules.rows, limits)
     status, uppers = first.status, []
     top: list[Ranked] = []
@@ -71,7 +71,7 @@ def _answer(question: Question, reduced: Reduced, rules: Rules, rows: Rows, limi
     """The answer within some rows, scored on the circuit as given."""
     circuit = question.model
     assert isinstance(circuit, Circuit)
-    method, outcome = question.method, Outcome([np.zeros(0, dtype=np.int32)], -np.inf, "optimal")
+    method, outcome = question.method, NOTHING_ASKED
     try:
         if question.columns:
             method, outcome = _solve(question, reduced, rows, limits)
@@ -86,7 +86,7 @@ def _answer(question: Question, reduced: Reduced, rules: Rules, rows: Rows, limi
         lost = 2 * reduced.rounding + extra_rounding(scaled(circuit), reduced.evidence[1])
         log_upper = raised(min(outcome.log_upper, 0.0), lost, reduced.log_scale)
         known = without_state(outcome.status, method, limits.clock() - limits.begun, log_upper)
-        return replace(known, details=outcome.details)
+        return known.with_details(outcome.details)
     codes, reals = circuit.encoded(question.observed)
     of_evidence = (reduced.evidence, reduced.rounding, method, limits, reduced.needed)
     return report(question, codes, reals, outcome, *of_evidence)
@@ -108,4 +108,4 @@ def _solve(question: Question, reduced: Reduced, rows: Rows, limits: Limits) -> 
 def _infeasible(question: Question, rules: Rules, rows: Rows, method: str, limits: Limits) -> Result:
     seconds = limits.clock() - limits.begun
     details = {"constraints": rules.texts, **rules.why_infeasible(rows)}
-    return replace(without_state("infeasible", method, seconds, -np.inf), details=details)
+    return without_state("infeasible", method, seconds, -np.inf).with_details(details)

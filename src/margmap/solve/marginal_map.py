@@ -28,7 +28,7 @@ from margmap.solve.methods import AUTO, METHODS, MethodName
 from margmap.solve.question import Question, ask, check_limits
 from margmap.solve.reduce import Reduced, heaviest_state, reduce_codes
 from margmap.solve.report import moved, named, report
-from margmap.solve.result import Outcome, Result, without_state
+from margmap.solve.result import NOTHING_ASKED, Outcome, Result, without_state
 
 # What an evaluation of the circuit takes, roughly; solvers stop so much earlier, since the answer is evaluated last.
 SECONDS_PER_EDGE, SECONDS_PER_LEAF = 4e-9, 6e-8
@@ -110,7 +110,7 @@ def marginal_map(
     details = {**result.details, **how, "bounds": tuple(teller.moments)}
     if teller.raised is not None:
         details["on_progress"] = f"raised {type(teller.raised).__name__}: {teller.raised}"
-    return replace(result, details=details)
+    return result.with_details(details)
 
 
 def _answer_or_nothing(question: Question, limits: Limits) -> tuple[Result, dict[str, Any]]:
@@ -162,12 +162,12 @@ def circuit_map(question: Question, limits: Limits) -> Result:
     assert isinstance(circuit, Circuit)
     codes, reals = circuit.encoded(question.observed)
     prepare(circuit, limits, question.k)
-    method, outcome = question.method, Outcome([np.zeros(0, dtype=np.int32)], -np.inf, "optimal")
+    method, outcome = question.method, NOTHING_ASKED
     rounding, p_evidence, needed = scaled(circuit).rounding, None, None
     try:
         reduced, found = _kept(question, codes, reals, limits)
         p_evidence, rounding, needed = reduced.evidence, reduced.rounding, reduced.needed
-        if limits.teller is not None:
+        if found is None and limits.teller is not None:
             lost = 2 * rounding + extra_rounding(scaled(circuit), p_evidence[1])
             limits.teller.about(reduced.log_scale, lost, partial(named, question))
         if columns:

@@ -522,8 +522,7 @@ class _NetworkMap:
             limits.teller.rounding = 2 * question.rounding + rounding
         spent = limits.clock() - begun
         place = {column: i for i, column in enumerate(sorted(included))}
-        inner = replace(
-            question,
+        inner = question._replace(
             model=compiled,
             columns=[place[column] for column in asked],
             observed={place[column]: value for column, value in question.observed.items()},

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
 from numbers import Real
-from typing import Any
+from typing import Any, NamedTuple
 
 from margmap.circuit import Circuit, Name
 from margmap.errors import QueryError
@@ -24,8 +23,7 @@ _KEYWORDS = (
 )
 
 
-@dataclass(frozen=True)
-class Question:
+class Question(NamedTuple):
     """What is asked of a model; all numbers are those of the model's own variables and values."""
 
     model: Circuit | Network
@@ -37,7 +35,7 @@ class Question:
     #: How many best states.
     k: int = 1
     #: Further options of the method.
-    options: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = {}
     #: Processes and executor, if the query is to be shared out over many cores.
     shared: tuple[int, Executor | None] | None = None
     #: For a network, the most edges that its circuit may have.
@@ -131,4 +129,4 @@ def check_constrained(method: str, shared: bool = False) -> None:
 
 
 def _is_real(value: object) -> bool:
-    return isinstance(value, Real) and not isinstance(value, bool)
+    return type(value) is float or (isinstance(value, Real) and not isinstance(value, bool))

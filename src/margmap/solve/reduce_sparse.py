@@ -57,7 +57,7 @@ class Known(NamedTuple):
 
     def root_with(self, s: Scaled, codes: IntArray, reals: FloatArray) -> tuple[float, float]:
         """The root's value as a pair, under the row that it is known for."""
-        assert np.array_equal(codes, self.codes)
+        assert codes.tobytes() == self.codes.tobytes()
         return self.root
 
 

@@ -26,8 +26,9 @@ Pair = tuple[float, float]
 
 def named(question: Question, state: Iterable[int]) -> dict[Name, int | str]:
     """A state of the query in the user's words."""
-    names, variables, columns = question.model.names, question.model.variables, question.columns
-    return {names[c]: variables[c].label(int(x)) for c, x in zip(columns, state, strict=True)}
+    names, states = question.model.names, question.model.states
+    values = zip(question.columns, map(int, state), strict=True)
+    return {names[c]: states[c][x] if states[c] else x for c, x in values}
 
 
 def result_of(
@@ -125,4 +126,4 @@ def _log_product(p: Pair, log_factor: float) -> float:
     high, low = log_parts(*p)
     total, lost = two_sum(high, log_factor)
     rest = low + lost
-    return float(total) if rest <= 0 else float(np.nextafter(total + rest, np.inf))
+    return float(total) if rest <= 0 else math.nextafter(total + rest, math.inf)

@@ -28,7 +28,11 @@ class Outcome(NamedTuple):
 
     def because(self, why: str) -> Outcome:
         """The same with the reason why this method was chosen."""
-        return self._replace(details={**self.details, "why": why})
+        return Outcome(self.states, self.log_upper, self.status, {**self.details, "why": why})
+
+
+#: The outcome where no variable is asked for: there is one state, of nothing.
+NOTHING_ASKED = Outcome([np.zeros(0, dtype=np.int32)], -np.inf, "optimal")
 
 
 class Ranked(NamedTuple):
@@ -72,7 +76,14 @@ class Result:
         """Keep plain numbers: those of numpy show in ``repr`` and are not JSON."""
         for name in ("log_prob", "log_conditional", "log_upper", "seconds"):
             value = getattr(self, name)
-            object.__setattr__(self, name, value if value is None else float(value))
+            if type(value) is not float and value is not None:
+                object.__setattr__(self, name, float(value))
+
+    def with_details(self, details: Mapping[str, Any]) -> Result:
+        """The same with other details."""
+        twin = object.__new__(Result)
+        twin.__dict__.update(self.__dict__, details=details)
+        return twin
 
     @property
     def gap(self) -> float:

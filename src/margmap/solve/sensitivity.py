@@ -245,7 +245,7 @@ class _Analysis:
             self.given_up = True
             return None
         observed = {**self.question.observed, **known}
-        return self._answer(replace(self.question, observed=observed, k=1))
+        return self._answer(self.question._replace(observed=observed, k=1))
 
     def _log_p(self, known: Mapping[int, int]) -> float:
         return log_marginal_of(self.question.model, {**self.question.observed, **known})

@@ -142,9 +142,10 @@ class Memory:
         self._lock = Lock()
         # What questions are asked of, once there was one: often a smaller circuit with the same values.
         self._asked: Circuit | None = None
-        self._reductions: OrderedDict[tuple[int, ...], tuple[KeptReduction, Lock]] = OrderedDict()
+        self._keeps_reductions = False
+        self._reductions: OrderedDict[tuple[int, ...], _Reduction] = OrderedDict()
         # The values under the last answer, and under the last evidence that posteriors were asked for.
-        self._scored, self._seen = _Shared(circuit), _Shared(circuit)
+        self._scored, self._seen = _Shared(circuit, self._forget_some), _Shared(circuit, self._forget_some)
         self._keeps_values = 4 * KeptValues.bytes_of(circuit) <= self._most
 
     @property
@@ -156,7 +157,7 @@ class Memory:
     @property
     def _forgettable(self) -> int:
         with self._lock:
-            kept = sum(one.nbytes for one, _ in self._reductions.values())
+            kept = sum([one.kept.nbytes for one in self._reductions.values()])
         return kept + self._scored.nbytes + self._seen.nbytes
 
     def reduce(self, columns: Sequence[int], codes: IntArray, reals: FloatArray) -> Reduced | None:
@@ -173,38 +174,40 @@ class Memory:
         """Do work on what is kept for a query, unless there is no room or another thread has it."""
         key = tuple(columns)
         with self._lock:
-            circuit = self._asked_of()
-            if not columns or 2 * KeptReduction.bytes_of(circuit) > self._most:
+            circuit = self._asked or self._asked_of()
+            if not columns or not self._keeps_reductions:
                 return None
             if key not in self._reductions:
-                self._reductions[key] = KeptReduction(circuit, columns), Lock()
+                self._reductions[key] = _Reduction(KeptReduction(circuit, columns))
             self._reductions.move_to_end(key)
-            kept, lock = self._reductions[key]
-        if not lock.acquire(blocking=False):
+            one = self._reductions[key]
+        if not one.lock.acquire(blocking=False):
             return None
         try:
-            return work(kept)
+            return work(one.kept)
         finally:
-            lock.release()
-            self._forget_some()
+            one.lock.release()
+            if one.weighs_other_than_before():
+                self._forget_some()
 
     def _asked_of(self) -> Circuit:
-        """The circuit that questions are asked of, found with the first one."""
-        if self._asked is None:
-            smaller = None
-            if 4 * _bytes_of_copy(self._circuit) <= self._most and not is_dense(self._circuit):
-                smaller = self._circuit.kept(_smaller)
-            if smaller is not None:
-                self._always = _bytes_of_copy(smaller)
-                self._most -= self._always
-            self._asked = smaller or self._circuit
+        """Find the circuit that questions are asked of."""
+        smaller = None
+        if 4 * _bytes_of_copy(self._circuit) <= self._most and not is_dense(self._circuit):
+            smaller = self._circuit.kept(_smaller)
+        if smaller is not None:
+            self._always = _bytes_of_copy(smaller)
+            self._most -= self._always
+        self._asked = smaller or self._circuit
+        self._keeps_reductions = 2 * KeptReduction.bytes_of(self._asked) <= self._most
         return self._asked
 
     def answered(self, columns: Sequence[int], state: IntArray) -> None:
         """Remember a query's answer, which is a good state to begin with when it is asked again."""
         with self._lock:
-            if tuple(columns) in self._reductions:
-                self._reductions[tuple(columns)][0].answer = state
+            one = self._reductions.get(tuple(columns))
+            if one is not None:
+                one.kept.answer = state
 
     def value_pair(self, codes: IntArray, reals: FloatArray) -> tuple[float, float]:
         """The value of a row from that of the row before."""
@@ -250,11 +253,23 @@ def _bytes_of_copy(circuit: Circuit) -> int:
     return 48 * circuit.num_nodes + 28 * circuit.num_edges + bytes_of_parents(circuit)
 
 
-class _Shared:
-    """Values for one thread at a time, made when first used."""
+class _Reduction:
+    """What is kept for a query, for one thread at a time."""
 
-    def __init__(self, circuit: Circuit) -> None:
-        self._circuit, self._lock = circuit, Lock()
+    def __init__(self, kept: KeptReduction) -> None:
+        self.kept, self.lock, self._weighed = kept, Lock(), 0
+
+    def weighs_other_than_before(self) -> bool:
+        """Whether it takes another number of bytes than when this was last asked."""
+        before, self._weighed = self._weighed, self.kept.nbytes
+        return self._weighed != before
+
+
+class _Shared:
+    """Values for one thread at a time, made when first used; ``made`` is told then."""
+
+    def __init__(self, circuit: Circuit, made: Callable[[], None]) -> None:
+        self._circuit, self._made, self._lock = circuit, made, Lock()
         self._values: KeptValues | None = None
 
     @contextmanager
@@ -266,6 +281,7 @@ class _Shared:
         try:
             if self._values is None:
                 self._values = KeptValues(self._circuit)
+                self._made()
             yield self._values
         finally:
             self._lock.release()
