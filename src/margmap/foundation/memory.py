@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 # Smaller arrays are not worth pages of their own, in bytes.
 _LEAST_OWN = 1 << 20
 
+# A large page. Linux begins a mapping at a multiple of it, and has large pages for all of it, only if its length is one.
+_LARGE_PAGE = 1 << 21
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -70,7 +73,7 @@ def on_own_pages(size: int, dtype: Any, *, large: bool = True) -> NDArray[Any]:
         return np.empty(size, dtype=dtype)
     from mmap import MAP_ANONYMOUS, MAP_PRIVATE
 
-    pages = mmap(-1, number, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+    pages = mmap(-1, -(-number // _LARGE_PAGE) * _LARGE_PAGE if large else number, flags=MAP_PRIVATE | MAP_ANONYMOUS)
     if large:
         with suppress(ImportError, OSError):
             from mmap import MADV_HUGEPAGE
