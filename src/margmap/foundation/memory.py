@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 # Smaller arrays are not worth pages of their own, in bytes.
 _LEAST_OWN = 1 << 20
 
-# A large page. Linux begins a mapping at a multiple of it, and has large pages for all of it, only if its length is one.
+# A large page. Linux has small ones at both ends of a mapping unless its length is a multiple of this.
 _LARGE_PAGE = 1 << 21
 
 if TYPE_CHECKING:

@@ -135,23 +135,29 @@ def relative_view(
     rows = rows_of(flat, parts, known)
     if rows is None:
         return None
-
-    def work(stop: LongArray) -> tuple[Flags, Found] | None:
-        flags = flags_if_plain(flat, cardinality, rows, parts, stop)
-        return None if flags is None else (flags, bounded(flags, stop))
-
-    def bounded(flags: Flags, stop: LongArray) -> Found:
-        return _bounds_of_all(flat, rows, flags, parts, flat.weight, stop, beside)
-
-    found = run(work, flat.num_edges, 26 * flat.num_nodes)
+    found = run(partial(_flags_and_bounds, flat, cardinality, rows, parts, beside), flat.num_edges, 26 * flat.num_nodes)
     if found is None:
         flags = find_deterministic(flat, find_supports(flat, cardinality, run, rows, parts), run, rows, parts)
-        found = flags, run(partial(bounded, flags), flat.num_edges, 24 * flat.num_nodes)
+        work = partial(_bounds_of_all, flat, rows, flags, parts, flat.weight, beside=beside)
+        found = flags, run(work, flat.num_edges, 24 * flat.num_nodes)
     deterministic, (value, exponent, share, faithful, least) = found
     log_upper = log_bound(value[-1], exponent[-1])
     ones, zeros = (np.broadcast_to(np.float64(x), flat.num_nodes) for x in (1.0, 0.0))  # which take no memory
     bounds = Bounds(deterministic, ones, zeros, share, 0.0, True, float(least), rows, parts)
     return View(flat, log_upper, no_supports(cardinality), bounds) if faithful else None
+
+
+def _flags_and_bounds(
+    flat: Flat,
+    cardinality: IntArray,
+    rows: IntArray,
+    parts: LongArray,
+    beside: Callable[[LongArray], None] | None,
+    stop: LongArray,
+) -> tuple[Flags, Found] | None:
+    """The deterministic sums, and the bounds over the weights; None if the former cannot be told without supports."""
+    flags = flags_if_plain(flat, cardinality, rows, parts, stop)
+    return None if flags is None else (flags, _bounds_of_all(flat, rows, flags, parts, flat.weight, stop, beside))
 
 
 def _deterministic(

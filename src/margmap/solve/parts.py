@@ -47,5 +47,5 @@ def _parts_at_once(
     calls, sizes = [partial(work, *one) for one in ranges], [end - begin for begin, end in ranges]
     if beside is None:
         return at_once(calls, sizes)
-    return cast(list[T], at_once([*calls, beside], [*sizes, sum(sizes)])[:-1])
-
+    both: list[Callable[[], T | None]] = [*calls, beside]
+    return cast(list[T], at_once(both, [*sizes, sum(sizes)])[:-1])

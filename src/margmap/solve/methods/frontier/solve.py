@@ -138,7 +138,7 @@ def _with_bounds(
     And the reduced circuit, which had to be made again where that was tried and not possible. There is no plan if its
     products skip levels, or if it has few dense blocks.
     """
-    flat, cardinality, scope, rows, begun = reduced.flat, reduced.cardinality, reduced.scope, reduced.rows, limits.clock()
+    flat, scope, rows, begun = reduced.flat, reduced.scope, reduced.rows, limits.clock()
     assert scope is not None
     found: list[tuple[Plan, float, Cut | None]] = []
 
@@ -148,7 +148,7 @@ def _with_bounds(
             found.append((plan, rounding_of(flat, plan, rows), cut_of(plan, parts)))
 
     limits.allow(room_of_plan(flat))
-    view = relative_view(flat, cardinality, limits.run, parts, rows, plan)
+    view = relative_view(flat, reduced.cardinality, limits.run, parts, rows, plan)
     if view is None or not found:
         reduced = again()
     if not found:
