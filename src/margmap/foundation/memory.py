@@ -74,11 +74,12 @@ def on_own_pages(size: int, dtype: Any, *, large: bool = True) -> NDArray[Any]:
     from mmap import MAP_ANONYMOUS, MAP_PRIVATE
 
     pages = mmap(-1, -(-number // _LARGE_PAGE) * _LARGE_PAGE if large else number, flags=MAP_PRIVATE | MAP_ANONYMOUS)
-    if large:
+    whole = (number + _LARGE_PAGE // 2) // _LARGE_PAGE * _LARGE_PAGE  # the last one only if half of it is needed
+    if large and whole > 0:
         with suppress(ImportError, OSError):
             from mmap import MADV_HUGEPAGE
 
-            pages.madvise(MADV_HUGEPAGE)
+            pages.madvise(MADV_HUGEPAGE, 0, whole)
     return np.frombuffer(pages, dtype=dtype, count=size)
 
 
