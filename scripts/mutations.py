@@ -272,6 +272,13 @@ FRONTIER_BREAKS = _of(
     "solve/methods/frontier/solve.py",
     (
         "",
+        "if view is None or not found:",
+        "if view is None:",
+        "a circuit that is rewritten for its plan has the bounds in the place of its weights",
+        ("tests/solve/test_threads.py::test_a_circuit_that_is_rewritten_for_its_plan_is_made_again",),
+    ),
+    (
+        "",
         "while log_upper > (floor := max(floor, incumbents.floor)) + slack:",
         "while log_upper > (floor := max(floor, incumbents.best[1])) + slack:",
         "for the k best, sweeps look only for states that are better than all that are known",

@@ -30,6 +30,17 @@ def test_other_arrays_stay(array):
     assert np.array_equal(array, before)
 
 
+def test_large_pages_are_whole():
+    """Linux has small ones at both ends of a mapping that is not as long as some large ones."""
+    if not hasattr(mmap, "madvise"):
+        pytest.skip("arrays lie on pages of their own only where the system can be told about them")
+    for number in (300_000, 262_144, 1_000_000):
+        large, small = (on_own_pages(number, np.float64, large=large) for large in (True, False))
+        assert len(large.base.obj) == -(-large.nbytes // (1 << 21)) * (1 << 21)
+        assert len(small.base.obj) == small.nbytes
+        assert large.size == small.size == number
+
+
 def test_an_array_on_pages_of_its_own_is_given_back():
     before, small = resident(), on_own_pages(10, np.int32)
     assert (small.size, small.dtype) == (10, np.int32)

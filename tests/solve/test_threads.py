@@ -2,9 +2,12 @@
 
 import dataclasses
 import itertools
+import os
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 
 import numpy as np
 import pytest
@@ -12,6 +15,9 @@ import pytest
 import margmap as mm
 from margmap.bench.generators import latent_tree
 from margmap.circuit.scopes import intern_scopes, members, number_by_appearance
+from margmap.foundation import threads
+from margmap.foundation.cores import usable_cores
+from margmap.foundation.limits import Limits
 from margmap.foundation.threads import at_once, number_of_threads, using_threads
 from margmap.inference import pieces
 from margmap.inference.passes import forward_dense
@@ -21,9 +27,10 @@ from margmap.solve import query_circuit
 from margmap.solve import reduce as reducing
 from margmap.solve.hill_climb import change_apart, climb_from, go_on, go_on_by_parts, neighbourhoods
 from margmap.solve.methods.frontier import solve as solving
-from margmap.solve.methods.frontier.scope_tree import make_plan
+from margmap.solve.methods.frontier.scope_tree import make_plan, plan_with, rounding_of
 from margmap.solve.methods.frontier.sweep_by_parts import cut_of, sweep_by_parts
 from margmap.solve.output_bounds import relative_view, view_of
+from margmap.solve.parts import upwards
 from margmap.solve.query_circuit import rebuild, rows_of
 from margmap.solve.reduce import reduce_codes
 from margmap.solve.supports import deterministic_if_plain, find_deterministic, find_supports
@@ -233,9 +240,12 @@ def test_bounds_in_the_place_of_the_weights(small_pieces):
     assert small > 5
 
 
-def test_a_reduced_circuit_that_was_written_over_in_vain_is_made_again(small_pieces, monkeypatch):
-    def in_vain(flat, cardinality, run, parts, known):
+@pytest.mark.parametrize("planned", [True, False])
+def test_a_reduced_circuit_that_was_written_over_in_vain_is_made_again(small_pieces, monkeypatch, planned):
+    def in_vain(flat, cardinality, run, parts, known, beside):
         flat.weight.fill(np.nan)
+        if planned:
+            beside(np.zeros(2, dtype=np.int64))
 
     for circuit, query, given in trees(12, least=700):
         expected = mm.marginal_map(circuit, query, given)
@@ -244,6 +254,64 @@ def test_a_reduced_circuit_that_was_written_over_in_vain_is_made_again(small_pie
             found = mm.marginal_map(circuit, query, given)
         assert (found.status, found.state, found.log_prob) == ("optimal", expected.state, expected.log_prob)
         assert found.log_upper == pytest.approx(expected.log_upper, abs=1e-9)
+
+
+def test_a_plan_beside_the_bounds_is_the_one_made_alone(small_pieces):
+    """And the bounds, their rounding and the cut are the same; if supports are needed for the bounds as well."""
+    compared, limits = 0, Limits(None)
+    for circuit, query, given in trees(60, least=1000):
+        make = partial(reduce_codes, circuit, query, *circuit.evidence_codes(given))
+        alone, reduced = make(), make()
+        if reduced.parts is None or rows_of(alone.flat, alone.parts, alone.rows) is None:
+            continue
+        found = solving.plan_for(dataclasses.replace(reduced, again=make), limits)
+        flat, plan = make_plan(alone.flat, alone.cardinality.size, scope=alone.scope)
+        if found.ready is None:
+            continue
+        assert found.flat is found.ready.view.flat
+        assert all(np.array_equal(one, other) for one, other in zip(found.plan, plan, strict=True))
+        assert found.ready.rounding == rounding_of(flat, plan, alone.rows)
+        cut = cut_of(plan, alone.parts)
+        assert (found.ready.cut is None) == (cut is None)
+        if cut is not None:
+            assert all(np.array_equal(one, other) for one, other in zip(found.ready.cut[2:], cut[2:], strict=True))
+            assert found.ready.cut[:2] == cut[:2]
+        compared += found.ready.view.log_factor != 0
+    assert compared > 15
+
+
+def test_a_circuit_that_is_rewritten_for_its_plan_is_made_again(small_pieces, monkeypatch):
+    """Its bounds are then written over its weights already."""
+    again, shares = [], []
+
+    def skips_levels(*given):
+        return False, plan_with(*given)[1]
+
+    def seen(reduced, *given):
+        shares.append(reduced.flat)
+        return with_bounds(reduced, *given)
+
+    with_bounds = solving._with_bounds
+    for circuit, query, given in trees(12, least=1100):
+        expected = mm.marginal_map(circuit, query, given)
+        with monkeypatch.context() as patch:
+            patch.setattr(solving, "plan_with", skips_levels)
+            patch.setattr(solving, "_with_bounds", seen)
+            patch.setattr(solving, "make_plan", lambda flat, *rest: again.append(flat) or make_plan(flat, *rest))
+            found = mm.marginal_map(circuit, query, given)
+        assert (found.status, found.state, found.log_prob) == ("optimal", expected.state, expected.log_prob)
+        assert found.log_upper == pytest.approx(expected.log_upper, abs=1e-9)
+    assert len(shares) > 6
+    assert all(one is not other for one, other in itertools.product(shares, again))
+
+
+def test_work_beside_the_parts_is_done_with_them():
+    done = []
+    parts, work = np.array([2, 5, 9]), lambda begin, end: done.append((begin, end)) or end
+    assert upwards(parts, 11, work, lambda: done.append("beside")) == [2, 5, 9, 11]
+    assert done[0] == (0, 2)
+    assert done[-1] == (9, 11)
+    assert set(done[1:-1]) == {(2, 5), (5, 9), "beside"}
 
 
 def test_which_sums_are_deterministic_is_told_without_supports(small_pieces):
@@ -303,6 +371,76 @@ def test_work_is_shared_and_its_errors_come_back(monkeypatch):
     here = threading.get_ident()
     with using_threads(1):
         assert at_once([threading.get_ident, threading.get_ident]) == [here, here]
+
+
+def test_a_helper_that_has_not_begun_is_not_waited_for(monkeypatch):
+    monkeypatch.setattr(threads, "interprets", lambda: False)
+    late, found, seen = [], [], []
+
+    class Late:
+        def begin(self, task, cores):
+            late.append(task)
+
+    monkeypatch.setattr(threads._helpers, "one", Late)
+    calls = [lambda i=i: seen.append(i) or i for i in range(4)]
+
+    def ask():
+        with using_threads(2):
+            found.append(at_once(calls))
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(20)
+    assert found == [[0, 1, 2, 3]]
+    late[0].do(threads._Helper())
+    assert seen == [0, 1, 2, 3]  # it does nothing when it comes
+
+
+def test_the_helper_used_last_is_the_next_one(monkeypatch):
+    monkeypatch.setattr(threads, "interprets", lambda: False)
+    monkeypatch.setattr(threads, "_helpers", threads._Helpers())
+    both, helpers = threading.Barrier(2, timeout=20), set()
+
+    def one():
+        both.wait()
+        return threading.get_ident()
+
+    with using_threads(2):
+        for _ in range(50):
+            helpers |= set(at_once([one, one]))
+    assert helpers - {threading.get_ident()} != set()
+    assert len(helpers) == 2
+    assert threads._helpers.made == 1
+
+
+def test_there_are_no_more_helpers_than_cores(monkeypatch):
+    monkeypatch.setattr(threads, "interprets", lambda: False)
+    monkeypatch.setattr(threads, "_helpers", threads._Helpers())
+    with using_threads(1000):
+        assert at_once([lambda i=i: time.sleep(0.001) or i for i in range(300)]) == list(range(300))
+    assert threads._helpers.made <= max(usable_cores(), os.cpu_count())
+    threads._helpers.begin_anew()  # as in a process that was forked
+    assert (len(threads._helpers.idle), threads._helpers.made) == (0, 0)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="where a thread runs can be told on Linux only")
+def test_helpers_leave_the_core_of_who_asks_them(monkeypatch):
+    monkeypatch.setattr(threads, "interprets", lambda: False)
+    usable, both = os.sched_getaffinity(0), threading.Barrier(2, timeout=20)
+
+    def cores():
+        both.wait()
+        return threading.get_ident(), os.sched_getaffinity(0)
+
+    for core in (min(usable), max(usable), -1):
+        monkeypatch.setattr(threads, "_core_asked", lambda core=core: lambda: core)
+        with using_threads(2):
+            found = dict(at_once([cores, cores]))
+        assert found.pop(threading.get_ident()) == usable
+        assert list(found.values()) == [usable - {core} or usable]
+    assert os.sched_getaffinity(0) == usable
+    monkeypatch.undo()
+    assert threads._core_asked()() in os.sched_getaffinity(0)
 
 
 def test_how_many_threads(monkeypatch):

@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 # Smaller arrays are not worth pages of their own, in bytes.
 _LEAST_OWN = 1 << 20
 
+# A large page. Linux has small ones at both ends of a mapping unless its length is a multiple of this.
+_LARGE_PAGE = 1 << 21
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -70,12 +73,13 @@ def on_own_pages(size: int, dtype: Any, *, large: bool = True) -> NDArray[Any]:
         return np.empty(size, dtype=dtype)
     from mmap import MAP_ANONYMOUS, MAP_PRIVATE
 
-    pages = mmap(-1, number, flags=MAP_PRIVATE | MAP_ANONYMOUS)
-    if large:
+    pages = mmap(-1, -(-number // _LARGE_PAGE) * _LARGE_PAGE if large else number, flags=MAP_PRIVATE | MAP_ANONYMOUS)
+    whole = (number + _LARGE_PAGE // 2) // _LARGE_PAGE * _LARGE_PAGE  # the last one only if half of it is needed
+    if large and whole > 0:
         with suppress(ImportError, OSError):
             from mmap import MADV_HUGEPAGE
 
-            pages.madvise(MADV_HUGEPAGE)
+            pages.madvise(MADV_HUGEPAGE, 0, whole)
     return np.frombuffer(pages, dtype=dtype, count=size)
 
 

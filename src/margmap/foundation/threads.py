@@ -7,12 +7,15 @@ the work alone, never by the number of threads: the numbers that come out are th
 from __future__ import annotations
 
 import os
+import sys
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
+from functools import cache
 from itertools import count
-from threading import Lock
+from queue import SimpleQueue
+from threading import Lock, Thread
 from typing import TypeVar
 
 from margmap.errors import QueryError
@@ -27,11 +30,70 @@ VARIABLE = "MARGMAP_THREADS"
 _asked: ContextVar[int | None] = ContextVar("margmap_threads", default=None)
 
 
-class _Pool:
-    """Helpers for all calls of this process, made when first needed."""
+class _Helper(Thread):
+    """A thread that does work for others when it is asked to."""
 
-    executor: ThreadPoolExecutor | None = None
-    lock = Lock()
+    def __init__(self) -> None:
+        super().__init__(name="margmap", daemon=True)
+        self._tasks = SimpleQueue[_Task]()
+        self.start()
+
+    def run(self) -> None:
+        while True:
+            self._tasks.get().do(self)
+
+    def begin(self, task: _Task, cores: set[int]) -> None:
+        """Do a task on one of some cores."""
+        if sys.platform == "linux" and self.native_id is not None:
+            with suppress(OSError):  # they may have been taken from this process meanwhile
+                os.sched_setaffinity(self.native_id, cores)
+        self._tasks.put(task)
+
+
+class _Task:
+    """Work that one helper does, unless it is too late for it."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work, self._taken, self._done = work, Lock(), Lock()
+        self._done.acquire()
+
+    def do(self, helper: _Helper) -> None:
+        try:
+            if self._taken.acquire(blocking=False):
+                self._work()
+        finally:
+            _helpers.idle.append(helper)  # before whoever waits goes on, and needs one again
+            self._done.release()
+
+    def end(self) -> None:
+        """Wait until it is done if it has begun; otherwise it never will."""
+        if not self._taken.acquire(blocking=False):
+            self._done.acquire()
+
+
+class _Helpers:
+    """All helpers of this process, made when first needed; the one used last is the next one."""
+
+    def __init__(self) -> None:
+        self.begin_anew()
+
+    def begin_anew(self) -> None:
+        """In a process that was forked there are none."""
+        self.idle, self.made, self.lock = deque[_Helper](), 0, Lock()
+
+    def one(self) -> _Helper | None:
+        """A helper that is idle; None if all have work, and there are as many as there may be."""
+        with self.lock:
+            if self.idle:
+                return self.idle.pop()
+            if self.made >= max(usable_cores(), os.cpu_count() or 1):
+                return None
+            helper = _Helper()
+            self.made += 1
+            return helper
+
+
+_helpers = _Helpers()
 
 
 def number_of_threads() -> int:
@@ -85,28 +147,41 @@ def at_once(calls: Sequence[Callable[[], T]], sizes: Sequence[float] | None = No
             except BaseException as error:
                 failed.append(error)
 
-    under_way: list[Future[None]] = [_helpers().submit(work) for _ in range(helpers)]
+    under_way, cores = list[_Task](), _other_cores()
+    while len(under_way) < helpers and (helper := _helpers.one()) is not None:
+        under_way.append(_Task(work))
+        helper.begin(under_way[-1], cores)
     work()
-    for future in under_way:
-        if not future.cancel():  # one that has not begun has nothing left to do
-            future.result()
+    for task in under_way:
+        task.end()
     if failed:
         raise failed[0]
     return [results[number] for number in range(len(calls))]
 
 
-def _helpers() -> ThreadPoolExecutor:
-    with _Pool.lock:
-        if _Pool.executor is None:
-            most = max(usable_cores(), os.cpu_count() or 1)
-            _Pool.executor = ThreadPoolExecutor(most, thread_name_prefix="margmap")
-        return _Pool.executor
+def _other_cores() -> set[int]:
+    """The cores that this thread may use, without the one that it is on if that is known and there are others.
+
+    Helpers are kept to these. On a virtual machine Linux takes an idle core for one that the host needs: it leaves a
+    thread on the core of the one that wakes it, often for milliseconds, while the other core has nothing to do.
+    """
+    if sys.platform != "linux":
+        return set()
+    usable = os.sched_getaffinity(0)
+    return usable - {_core_asked()()} or usable
 
 
-def _begin_anew() -> None:
-    """In a process that was forked the helpers are not there."""
-    _Pool.executor, _Pool.lock = None, Lock()
+@cache
+def _core_asked() -> Callable[[], int]:
+    """What tells the core that a thread is on, or -1."""
+    import ctypes
+
+    try:
+        found: Callable[[], int] = ctypes.PyDLL(None).sched_getcpu
+    except (OSError, AttributeError):
+        return lambda: -1
+    return found
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_begin_anew)
+    os.register_at_fork(after_in_child=_helpers.begin_anew)

@@ -34,8 +34,8 @@ def choose(reduced: Reduced, limits: Limits, priced: Priced | None = None) -> Ch
     planned = plan_for(reduced, limits, priced)
     edges = (reduced if priced is None else priced).flat.num_edges
     if planned is not None:
-        why = f"the circuit is structured-decomposable: {planned[1].part_at.size - 1} scopes, {edges} edges left"
-        return Choice("frontier", partial(solve_planned, reduced, limits, *planned, priced=priced), why)
+        why = f"the circuit is structured-decomposable: {planned.plan.part_at.size - 1} scopes, {edges} edges left"
+        return Choice("frontier", partial(solve_planned, planned, limits, priced=priced), why)
     states = count_states(reduced.cardinality)
     if states * edges <= ENUMERATE_WORK:
         name, why = "brute", f"two scopes cross, and {states} states are enumerated at once"

@@ -281,7 +281,7 @@ class _NetworkMap:
             return None
         lost = 2 * reduced.rounding + extra_rounding(scaled(made), reduced.evidence[1]) + rounding
         above = lowered(floor, -reduced.log_scale, -lost) if floor > -np.inf else floor
-        outcome = solve_planned(reduced, limits, *planned, floor=above)
+        outcome = solve_planned(planned, limits, floor=above)
         state = None
         if outcome.states:
             state = self._numbers(dict(zip(asked, outcome.states[0].tolist(), strict=True)))

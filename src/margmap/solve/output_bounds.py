@@ -6,8 +6,9 @@ times its weight, over the bound of its node, so that every number is relative t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -27,6 +28,7 @@ from margmap.solve.supports import (
     deterministic_range,
     find_deterministic,
     find_supports,
+    flags_if_plain,
     no_supports,
     support_words,
     supports_of_range,
@@ -34,6 +36,9 @@ from margmap.solve.supports import (
 
 #: Relative bounds under this are not compared: what underflow can have taken from them counts for nothing above it.
 LOWEST_FLOOR = 2.0**-900
+
+#: What a pass for the bounds finds, see :func:`_bounds_of_all`.
+Found: TypeAlias = tuple[FloatArray, FloatArray, FloatArray, bool, float]
 
 
 class Bounds(NamedTuple):
@@ -114,23 +119,45 @@ def view_of(
 
 
 def relative_view(
-    flat: Flat, cardinality: IntArray, run: Runner, parts: LongArray, known: IntArray | None = None
+    flat: Flat,
+    cardinality: IntArray,
+    run: Runner,
+    parts: LongArray,
+    known: IntArray | None = None,
+    beside: Callable[[LongArray], None] | None = None,
 ) -> View | None:
     """A lean view in the memory that the circuit has: the shares are written over its weights.
 
     So its circuit is the one that is left when each node is divided by its bound, whose own bounds are 1. Where a share
-    is too small for a double, or there are few dense blocks, it is None, and ``flat`` is of no use any more.
+    is too small for a double, or there are few dense blocks, it is None, and ``flat`` is of no use any more. ``beside``
+    is done at the same time, if there are dense blocks; it may not look at the weights.
     """
     rows = rows_of(flat, parts, known)
     if rows is None:
         return None
-    deterministic = _deterministic(flat, cardinality, run, rows, parts)
-    work = partial(_bounds_of_all, flat, rows, deterministic, parts, flat.weight)
-    value, exponent, share, faithful, least = run(work, flat.num_edges, 24 * flat.num_nodes)
+    found = run(partial(_flags_and_bounds, flat, cardinality, rows, parts, beside), flat.num_edges, 26 * flat.num_nodes)
+    if found is None:
+        flags = find_deterministic(flat, find_supports(flat, cardinality, run, rows, parts), run, rows, parts)
+        work = partial(_bounds_of_all, flat, rows, flags, parts, flat.weight, beside=beside)
+        found = flags, run(work, flat.num_edges, 24 * flat.num_nodes)
+    deterministic, (value, exponent, share, faithful, least) = found
     log_upper = log_bound(value[-1], exponent[-1])
     ones, zeros = (np.broadcast_to(np.float64(x), flat.num_nodes) for x in (1.0, 0.0))  # which take no memory
     bounds = Bounds(deterministic, ones, zeros, share, 0.0, True, float(least), rows, parts)
     return View(flat, log_upper, no_supports(cardinality), bounds) if faithful else None
+
+
+def _flags_and_bounds(
+    flat: Flat,
+    cardinality: IntArray,
+    rows: IntArray,
+    parts: LongArray,
+    beside: Callable[[LongArray], None] | None,
+    stop: LongArray,
+) -> tuple[Flags, Found] | None:
+    """The deterministic sums, and the bounds over the weights; None if the former cannot be told without supports."""
+    flags = flags_if_plain(flat, cardinality, rows, parts, stop)
+    return None if flags is None else (flags, _bounds_of_all(flat, rows, flags, parts, flat.weight, stop, beside))
 
 
 def _deterministic(
@@ -194,15 +221,17 @@ def _bounds_of_all(
     parts: LongArray | None,
     share: FloatArray | None,
     stop: LongArray,
-) -> tuple[FloatArray, FloatArray, FloatArray, bool, float]:
+    beside: Callable[[LongArray], None] | None = None,
+) -> Found:
     """The bounds of all nodes as pairs, all shares, whether they are what they say, and the least way.
 
-    The shares are written to ``share``, which may be the weights, or to a new array.
+    The shares are written to ``share``, which may be the weights, or to a new array. ``beside`` is done meanwhile.
     """
     value, exponent, way = np.ones(flat.num_nodes), np.zeros(flat.num_nodes), np.ones(flat.num_nodes)
     share = np.empty(flat.num_edges) if share is None else share
     given = (flat, rows, take_max, value, exponent, way, share)
-    found = upwards(parts, flat.num_nodes, lambda begin, end: bounds_of_range(*given, begin, end, stop))
+    other = None if beside is None else partial(beside, stop)
+    found = upwards(parts, flat.num_nodes, lambda begin, end: bounds_of_range(*given, begin, end, stop), other)
     return value, exponent, share, all(faithful for faithful, _ in found), min(least for _, least in found)
 
 

@@ -28,7 +28,7 @@ from margmap.foundation.pairs import lowered, raised
 from margmap.solve.conditional_bounds import conditional_bounds
 from margmap.solve.methods.branch_and_bound import Search
 from margmap.solve.methods.frontier.scope_tree import make_plan
-from margmap.solve.methods.frontier.solve import NOT_STRUCTURED, plan_for, solve_planned
+from margmap.solve.methods.frontier.solve import NOT_STRUCTURED, Planned, plan_for, solve_planned
 from margmap.solve.output_bounds import floor_of, view_of
 from margmap.solve.pick_variable import choose_by_bounds
 from margmap.solve.prune import restrict
@@ -162,7 +162,7 @@ class Work(NamedTuple):
         if planned is None:
             raise AssertionError("a part of a structured circuit is structured")
         smaller = Reduced(flat, self.reduced.names, cardinality, (1.0, 0.0), 0.0)
-        outcome = solve_planned(smaller, limits, *planned, floor=floor)
+        outcome = solve_planned(Planned(smaller, *planned), limits, floor=floor)
         state = outcome.states[0] if outcome.states else None
         log_upper = min(part.log_upper, raised(outcome.log_upper, log_factor))
         if outcome.status == "optimal":

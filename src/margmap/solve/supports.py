@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -100,14 +101,17 @@ def deterministic_if_plain(
     None where it takes them.
     """
 
-    def work(stop: LongArray) -> tuple[Flags, bool]:
-        found, whole = np.zeros(flat.num_nodes, dtype=np.bool_), np.zeros(flat.num_nodes, dtype=np.bool_)
-        given = (flat, rows, cardinality, whole, found)
-        told = upwards(parts, flat.num_nodes, lambda begin, end: _plain_range(*given, begin, end, stop))
-        return found, all(told)
+    return run(partial(flags_if_plain, flat, cardinality, rows, parts), flat.num_edges, 2 * flat.num_nodes)
 
-    found, told = run(work, flat.num_edges, 2 * flat.num_nodes)
-    return found if told else None
+
+def flags_if_plain(
+    flat: Flat, cardinality: IntArray, rows: IntArray | None, parts: LongArray | None, stop: LongArray
+) -> Flags | None:
+    """What :func:`deterministic_if_plain` does, for work that goes on with it."""
+    found, whole = np.zeros(flat.num_nodes, dtype=np.bool_), np.zeros(flat.num_nodes, dtype=np.bool_)
+    given = (flat, rows, cardinality, whole, found)
+    told = upwards(parts, flat.num_nodes, lambda begin, end: _plain_range(*given, begin, end, stop))
+    return found if all(told) else None
 
 
 @kernel

@@ -71,12 +71,17 @@ def make_plan(
 
 
 def _planned(flat: Flat, scope: IntArray, scopes: int, run: Runner) -> tuple[bool, Plan]:
+    return run(partial(plan_with, flat, scope, scopes), flat.num_edges, room_of_plan(flat))
+
+
+def plan_with(flat: Flat, scope: IntArray, scopes: int, stop: LongArray) -> tuple[bool, Plan]:
+    """The plan of all nodes, whose scopes are known; False if their products skip levels."""
     nodes = np.arange(flat.num_nodes, dtype=np.int32)
     factor = on_own_pages(flat.num_edges, np.int32, large=False)  # only the edges below products are written to
-    return run(partial(plan_of, flat, nodes, scope, scopes, factor), flat.num_edges, _room(flat))
+    return plan_of(flat, nodes, scope, scopes, factor, stop)
 
 
-def _room(flat: Flat) -> int:
+def room_of_plan(flat: Flat) -> int:
     """Bytes of a plan."""
     return 4 * flat.num_edges + 24 * flat.num_nodes
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -23,9 +24,9 @@ from margmap.solve.lower_bound import lower_bound_state
 from margmap.solve.methods.best_first import BestFirst
 from margmap.solve.methods.branch_and_bound import WORTHWHILE, Search
 from margmap.solve.methods.frontier.pending import pending_rows
-from margmap.solve.methods.frontier.scope_tree import Plan, make_plan, rounding_of
+from margmap.solve.methods.frontier.scope_tree import Plan, make_plan, plan_with, room_of_plan, rounding_of
 from margmap.solve.methods.frontier.sweep import Swept, sweep
-from margmap.solve.methods.frontier.sweep_by_parts import cut_of, sweep_by_parts
+from margmap.solve.methods.frontier.sweep_by_parts import Cut, cut_of, sweep_by_parts
 from margmap.solve.output_bounds import View, floor_of, relative_view, view_of
 from margmap.solve.prices import Priced
 from margmap.solve.query_circuit import Flat
@@ -63,6 +64,25 @@ EAGER_WORK = 12
 MOST_EXCLUDING = 0.3
 
 
+class Ready(NamedTuple):
+    """What was found together with the plan: the bounds, their rounding, the cut, and when that was begun."""
+
+    view: View
+    rounding: float
+    cut: Cut | None
+    begun: float
+
+
+class Planned(NamedTuple):
+    """A problem, the circuit to sweep for it, and its plan."""
+
+    reduced: Reduced
+    flat: Flat
+    plan: Plan
+    #: None where the bounds are still to be found.
+    ready: Ready | None = None
+
+
 NOT_STRUCTURED = (
     "method 'frontier' needs a structured-decomposable circuit, and two scopes of this one cross: "
     "use method='branch', or 'auto', which chooses"
@@ -85,28 +105,63 @@ def solve(
     planned = plan_for(reduced, limits, priced)
     if planned is None:
         raise StructureError(NOT_STRUCTURED)
-    return solve_planned(reduced, limits, *planned, k=k, width=width, max_width=max_width, priced=priced)
+    return solve_planned(planned, limits, k=k, width=width, max_width=max_width, priced=priced)
 
 
-def plan_for(reduced: Reduced, limits: Limits, priced: Priced | None = None) -> tuple[Flat, Plan] | None:
+def plan_for(reduced: Reduced, limits: Limits, priced: Priced | None = None) -> Planned | None:
     """The circuit to sweep and its plan; None if its scopes do not form a tree.
 
     What a circuit has in common with others of its shape is found once for all of them. The circuit of a problem with
-    constraints is ``priced``'s, about which nothing is known beforehand.
+    constraints is ``priced``'s, about which nothing is known beforehand. The arrays of a large reduced circuit that can
+    be made again may be written over.
     """
     asked = (reduced.cardinality.size, limits.run, limits.check)
     if priced is not None:
-        return make_plan(priced.flat, *asked)
-    if reduced.shape is not None:
-        return reduced.shape.planned(reduced.flat, *asked)
-    return make_plan(reduced.flat, *asked, reduced.scope)
+        planned = make_plan(priced.flat, *asked)
+    elif reduced.shape is not None:
+        planned = reduced.shape.planned(reduced.flat, *asked)
+    else:
+        # Work that is interpreted may begin anew when it takes long: not over what it has written over.
+        if reduced.parts is not None and reduced.again is not None and not interprets():
+            reduced, ready = _with_bounds(reduced, reduced.parts, reduced.again, limits)
+            if ready is not None:
+                return ready
+        planned = make_plan(reduced.flat, *asked, reduced.scope)
+    return None if planned is None else Planned(reduced, *planned)
+
+
+def _with_bounds(
+    reduced: Reduced, parts: LongArray, again: Callable[[], Reduced], limits: Limits
+) -> tuple[Reduced, Planned | None]:
+    """The plan of a large circuit, found at the same time as its bounds, which are written over its weights.
+
+    And the reduced circuit, which had to be made again where that was tried and not possible. There is no plan if its
+    products skip levels, or if it has few dense blocks.
+    """
+    flat, scope, rows, begun = reduced.flat, reduced.scope, reduced.rows, limits.clock()
+    assert scope is not None
+    found: list[tuple[Plan, float, Cut | None]] = []
+
+    def plan(stop: LongArray) -> None:
+        fits, plan = plan_with(flat, scope, int(scope.max()) + 1, stop)
+        if fits and stop[0] == 0:
+            found.append((plan, rounding_of(flat, plan, rows), cut_of(plan, parts)))
+
+    limits.allow(room_of_plan(flat))
+    view = relative_view(flat, reduced.cardinality, limits.run, parts, rows, plan)
+    if view is None or not found:
+        reduced = again()
+    if not found:
+        return reduced, None
+    if view is None:
+        view = _lean_view(reduced, limits)
+    planned, rounding, cut = found[0]
+    return reduced, Planned(reduced, view.flat, planned, Ready(view, rounding, cut, begun))
 
 
 def solve_planned(
-    reduced: Reduced,
+    planned: Planned,
     limits: Limits,
-    flat: Flat,
-    plan: Plan,
     *,
     k: int = 1,
     width: int = FIRST_WIDTH,
@@ -119,12 +174,16 @@ def solve_planned(
     For one state without constraints, what the sweeps find prunes the circuit between them, and when the sweeps have
     had some time to themselves a best-first search of the pruned circuit takes turns with them.
     """
-    cardinality, begun = reduced.cardinality, limits.clock()
-    shape = reduced.shape if flat is reduced.flat else None
-    reduced, view = _first_view(reduced, flat, limits)
+    (reduced, flat, plan, ready), begun = planned, limits.clock()
+    cardinality, shape = reduced.cardinality, reduced.shape if flat is reduced.flat else None
+    if ready is None:
+        view = _first_view(reduced, flat, limits)
+        rounding = (rounding_of if shape is None else shape.rounding)(flat, plan, view.bounds.rows)
+        cut = None if view.bounds.parts is None or priced is not None else cut_of(plan, view.bounds.parts)
+    else:
+        view, rounding, cut, begun = ready
     flat, bounds, slack = view.flat, view.bounds, limits.gap / 4
     widest_allowed = FIRST_WIDTH if max_width is None else max_width
-    rounding = (rounding_of if shape is None else shape.rounding)(flat, plan, bounds.rows)
     if priced is None:
         incumbents = Incumbents(flat, bounds, cardinality, limits, k, log_factor=view.log_factor)
         pending, log_whole = None, bounds.log_upper if view.log_factor == 0 else view.log_upper
@@ -133,7 +192,6 @@ def solve_planned(
         pending = pending_rows(flat, plan, priced.rows, priced.can, priced.toll)
         log_whole = raised(bounds.log_upper, priced.offset)
         rounding += priced.rounding
-    cut = None if bounds.parts is None or pending is not None else cut_of(plan, bounds.parts)
     log_upper = log_whole  # of the states that are not incumbents
     rounds, widest, search_nodes = 0, 0, 0
     status: Status = "optimal"
@@ -214,9 +272,9 @@ def solve_planned(
                 if log_upper <= floor + slack:
                     break
                 if view.flat is not flat:
-                    planned = make_plan(view.flat, cardinality.size, limits.run, limits.check)
-                    assert planned is not None, "a part of a structured circuit is structured"
-                    (flat, plan), cut = planned, None
+                    smaller = make_plan(view.flat, cardinality.size, limits.run, limits.check)
+                    assert smaller is not None, "a part of a structured circuit is structured"
+                    (flat, plan), cut = smaller, None
                     if flat is not view.flat:
                         view = view_of(flat, view.log_factor, cardinality, limits.run)
                     bounds, log_whole = view.bounds, view.log_upper
@@ -235,24 +293,19 @@ def solve_planned(
     return Outcome(best, raised(log_upper, rounding), status, details)
 
 
-def _first_view(reduced: Reduced, flat: Flat, limits: Limits) -> tuple[Reduced, View]:
-    """The bounds of the circuit to be swept, where possible in the memory of a large reduced circuit itself.
-
-    And the reduced circuit, which had to be made again where that was tried and not possible. Large circuits have dense
-    blocks, which are not pruned; nothing else looks at their supports.
-    """
-    cardinality = reduced.cardinality
+def _first_view(reduced: Reduced, flat: Flat, limits: Limits) -> View:
+    """The bounds of the circuit to be swept."""
     if flat is reduced.flat and reduced.shape is not None:
-        return reduced, reduced.shape.view(flat, cardinality, limits.run)
+        return reduced.shape.view(flat, reduced.cardinality, limits.run)
     if flat is not reduced.flat or reduced.parts is None:
-        return reduced, view_of(flat, 0.0, cardinality, limits.run)
-    if reduced.again is not None and not interprets():  # which may begin anew when it takes long
-        view = relative_view(flat, cardinality, limits.run, reduced.parts, reduced.rows)
-        if view is not None:
-            return reduced, view
-        reduced = reduced.again()
-    given = (reduced.flat, 0.0, cardinality, limits.run, reduced.parts)
-    return reduced, view_of(*given, lean=True, known=reduced.rows)
+        return view_of(flat, 0.0, reduced.cardinality, limits.run)
+    return _lean_view(reduced, limits)
+
+
+def _lean_view(reduced: Reduced, limits: Limits) -> View:
+    """The bounds of a large circuit. It has dense blocks, which are not pruned; nothing else looks at supports."""
+    given = (reduced.flat, 0.0, reduced.cardinality, limits.run, reduced.parts)
+    return view_of(*given, lean=True, known=reduced.rows)
 
 
 def _first_states(
