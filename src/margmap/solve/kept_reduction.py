@@ -26,7 +26,7 @@ from margmap.inference.kept_values import NONE, KeptValues
 from margmap.inference.passes import leaf_value
 from margmap.inference.scaled import Scaled, is_dense, scaled
 from margmap.solve.forms import Forms, Query, Store, build
-from margmap.solve.methods.frontier.kept import KeptFrontier, first_nodes, longer
+from margmap.solve.methods.frontier.kept import KeptFrontier, ScopesOfForms, first_nodes, longer
 from margmap.solve.query_circuit import Flat, equal_node, log_factor_of
 from margmap.solve.reduce import Reduced, impossible, most_children, query_of
 from margmap.solve.reduce_sparse import Known
@@ -39,7 +39,7 @@ T = TypeVar("T")
 WANTED = -2
 
 #: The store is emptied when it holds this many times what the last query needed, and this many edges at least.
-MOST_TIMES, LEAST_EDGES = 3, 250_000
+MOST_TIMES, LEAST_EDGES = 3, 150_000
 
 
 _KINDS = (np.int8, np.int64, np.int32, np.float64, np.int32, np.int32, np.int32, np.int64, np.int32)
@@ -173,15 +173,14 @@ class KeptReduction:
             self._empty()
         if value[-1] == 0:
             raise impossible()
-        wanted, more = _wanted(s, value, query, forms.number, self._depth, self._nodes)
-        order = self._nodes[:wanted]
-        order.sort()  # children come first all the same, and the rows of a dense block one after the other
-        self._grow(self.count + order.size, int(self.store.start[self.count]) + more)
-        never = np.zeros(1, dtype=np.int64)
-        before, most, rows = self.count, self._most_children, s.rows if is_dense(self.circuit) else None
-        last_edge = self.store.child.size
-        self.count = build(s, rows, order, value, exponent, query, forms, self.store, before, last_edge, most, never)
-        self._frontier.place(self.store, before, order, forms)
+        given = (s, value, exponent, query, forms, self._nodes, self._depth, self._most_children)
+        rows = s.rows if is_dense(self.circuit) else None
+        found, edges, count = _new_forms(*given, rows, self.store, self._frontier.scopes(self.store), self.count, -1)
+        if count < 0:
+            self._grow(self.count + found, int(self.store.start[self.count]) + edges)
+            scopes = self._frontier.scopes(self.store)
+            _, _, count = _new_forms(*given, rows, self.store, scopes, self.count, found)
+        self.count = count
         log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1]))
         return (float(value[-1] * s.total), float(exponent[-1] + s.total_exponent)), s.rounding + abs(log_factor)
 
@@ -218,6 +217,45 @@ def _fill_slots(store: Store, first: int, count: int) -> None:
             store.kind, store.start, store.child, store.weight, bits, store.slots, store.kind[n], begin, end
         )
         store.slots[slot] = n
+
+
+@kernel
+def _new_forms(
+    s: Scaled,
+    value: FloatArray,
+    exponent: FloatArray,
+    query: Query,
+    forms: Forms,
+    nodes: IntArray,
+    depth: int,
+    most_children: int,
+    rows: IntArray | None,
+    store: Store,
+    scopes: ScopesOfForms,
+    count: int,
+    wanted: int,
+) -> tuple[int, int, int]:
+    """Make the forms that the root needs and that are not there yet, and write down their scopes.
+
+    Returns how many nodes of the circuit they are for, the room that their edges take at most, and how many nodes the
+    store then has; -1 if it has no room. Then the nodes are listed in ``nodes``, and the next call is told how many
+    are ``wanted``, which is negative otherwise.
+    """
+    edges = 0
+    if wanted < 0:
+        wanted, edges = _wanted(s, value, query, forms.number, depth, nodes)
+        if rows is not None:
+            nodes[:wanted].sort()  # children come first all the same, and the rows of a block one after the other
+        if count + wanted > store.kind.size or store.start[count] + edges > store.child.size:
+            return wanted, edges, -1
+    order = nodes[:wanted]
+    never, last_edge = np.zeros(1, dtype=np.int64), store.child.size
+    after = build(s, rows, order, value, exponent, query, forms, store, count, last_edge, most_children, never)
+    number, scope_of, circuit_scope, scope = forms.number, scopes.scope_of, scopes.circuit, scopes.scope
+    for n in order:
+        if number[n] >= count:
+            scope[number[n]] = scope_of[circuit_scope[n]]
+    return wanted, edges, after
 
 
 @kernel

@@ -23,7 +23,7 @@ from margmap.foundation.limits import Limits, Stopped, quick
 from margmap.foundation.pairs import EPS, log_of, raised
 from margmap.inference.dense import block_rows
 from margmap.inference.scaled import is_dense
-from margmap.solve.forms import Forms, Query, Store
+from margmap.solve.forms import Query, Store
 from margmap.solve.methods.frontier.kept_vectors import Best, KeptVectors
 from margmap.solve.methods.frontier.scope_tree import operations_on_the_way, plan_of
 from margmap.solve.methods.frontier.solve import FIRST_WIDTH, PAIRS, PAIRS_OF_ONE, QUICK_WORK, after_sweep
@@ -59,6 +59,14 @@ class _Swept(NamedTuple):
     logs: FloatArray
     upper: float
     widest: int
+
+
+class ScopesOfForms(NamedTuple):
+    """The scopes of a circuit's nodes, the scopes that forms have for them, and the scopes of the forms so far."""
+
+    circuit: IntArray
+    scope_of: IntArray
+    scope: IntArray
 
 
 class KeptFrontier:
@@ -105,15 +113,14 @@ class KeptFrontier:
         kept = 0 if self._dense else self._vectors.bytes_for(store.kind.size, store.child.size)
         return store.kind.size * (62 + 8 * self._words * self._groups) + 8 * store.child.size + kept
 
-    def place(self, store: Store, begin: int, order: IntArray, forms: Forms) -> None:
-        """Write down the scopes of the forms from ``begin`` on, which were made from the nodes in ``order``."""
+    def scopes(self, store: Store) -> ScopesOfForms:
+        """The scopes of the forms of a store, with room for all that it has room for."""
         if store.kind.size > self._scope.size:
             self._scope = longer(self._scope, store.kind.size)
+            leaves, cardinality = int(self._query.first_leaf[-1]), self._query.cardinality
+            self._scope[:leaves] = self._scope_of[-cardinality.size :].repeat(cardinality)
             self._weigh()
-        if begin == self._query.first_leaf[-1]:
-            cardinality = self._query.cardinality
-            self._scope[:begin] = self._scope_of[-cardinality.size :].repeat(cardinality)
-        _scopes_of_forms(order, forms.number, self._circuit_scope, self._scope_of, begin, self._scope)
+        return ScopesOfForms(self._circuit_scope, self._scope_of, self._scope)
 
     def add(self, store: Store, count: int) -> None:
         """Work out all that depends on a form alone, for those of the store up to ``count``."""
@@ -153,15 +160,16 @@ class KeptFrontier:
         if not self._faithful or self._value[root] <= 0:
             return None
         log_whole, slack = log_bound(self._value[root], self._exponent[root]), limits.gap / 4
-        whole, stop, stopped = first_nodes(store, root + 1), np.array([0, quick(QUICK_WORK)]), None
+        whole, stopped = first_nodes(store, root + 1), None
         try:
             limits.check()
         except Stopped as raised_here:  # there is no time for a sweep; but there may be no need for one
-            stopped, stop[0] = raised_here, 1
+            stopped = raised_here
         if not self._dense and stopped is None:
             best = self._vectors.best(whole, self._share, self._scope, start.size)
             if best is not None:
                 return self._proven(best, root, log_whole)
+        stop = np.array([stopped is not None, quick(QUICK_WORK)])
         if self._dense:
             swept = self._by_blocks(whole, start, log_whole, slack, stop)
         else:
@@ -265,16 +273,6 @@ def _query_scopes(circuit: Circuit, columns: Sequence[int]) -> tuple[IntArray, i
     rank = np.empty(first.size, dtype=np.int32)
     rank[np.argsort(first)] = np.arange(first.size, dtype=np.int32)
     return rank[same.reshape(-1)], int(first.size)
-
-
-@kernel
-def _scopes_of_forms(
-    order: IntArray, number: IntArray, circuit_scope: IntArray, scope_of: IntArray, begin: int, scope: IntArray
-) -> None:
-    """The scopes of the forms from ``begin`` on: those of the nodes of the circuit that they were made from."""
-    for n in order:
-        if number[n] >= begin:
-            scope[number[n]] = scope_of[circuit_scope[n]]
 
 
 @kernel

@@ -150,6 +150,7 @@ class KeptVectors:
             **{"entry": 8192 + 8 * nodes, "left": 2048 + 4 * nodes, "right": 2048 + 4 * nodes},
             **{"left_over": MOST * (scopes + 1), "used": 6},
         }
+        self._fixed_bytes = sum(size * _kind_of(name)().itemsize for name, size in self._sizes.items())
         #: How far the answer of the last question was below the root's bound, in nats; infinite if that is not known.
         self.gap = math.inf
         # So many questions are not tried, because the last one that was did not fit.
@@ -160,18 +161,12 @@ class KeptVectors:
         """Forget all vectors, and the forms that they are about."""
         self._kept: Kept | None = None
         self._desk: Desk | None = None
-
-    @property
-    def nbytes(self) -> int:
-        """The room that it takes."""
-        if self._kept is None or self._desk is None:
-            return 0
-        return sum([array.nbytes for array in (*self._kept, *self._desk)])
+        #: The room that it takes.
+        self.nbytes = 0
 
     def bytes_for(self, nodes: int, edges: int) -> int:
         """The room that it will take for so many forms with so many edges."""
-        fixed = sum([size * _kind_of(name)().itemsize for name, size in self._sizes.items()])
-        return fixed + nodes * sum([_kind_of(name)().itemsize for name in _OF_FORMS]) + 4 * edges
+        return self._fixed_bytes + nodes * _BYTES_OF_A_FORM + 4 * edges
 
     def operations(self, scope: int) -> int:
         """What one number goes through on the way down from a scope, at most."""
@@ -182,13 +177,13 @@ class KeptVectors:
         if not self.gap < FARTHEST or self._pause > 0:
             self._pause = max(0, self._pause - 1)
             return None
-        kept, desk = self._fitting(scope.size, share.size)
+        (kept, desk), work = self._fitting(scope.size, share.size), quick(MOST_WORK)
         for rounds, below in enumerate(BELOW, 1):
             asked = (flat, share, scope, variables, kept, desk, math.exp(-self.gap - below))
-            end, value, state, scopes, widest = sweep_again(*asked, ROOM, quick(MOST_WORK))
+            end, value, state, scopes, widest = sweep_again(*asked, ROOM, work)
             if end in (NO_ROOM, UNFIT):  # perhaps it has both if nothing is kept for other questions
                 _forget_vectors(kept)
-                end, value, state, scopes, widest = sweep_again(*asked, 1.0, quick(MOST_WORK))
+                end, value, state, scopes, widest = sweep_again(*asked, 1.0, work)
             if end == FOUND:
                 log_value = float(log_of(value, 0.0))
                 self.gap = max(0.0, -log_value)
@@ -206,16 +201,23 @@ class KeptVectors:
                 kind(*[np.zeros(self._sizes.get(name, 0), dtype=_kind_of(name)) for name in kind._fields])
                 for kind in (Kept, Desk)
             )
+            self._kept, self._desk = kept, desk
+        if nodes <= desk.place.size and edges <= desk.factor.size:
+            return kept, desk
         if nodes > desk.place.size:
             desk = desk._replace(**{name: _with_zeros(getattr(desk, name), nodes) for name in _OF_FORMS})
         if edges > desk.factor.size:
             desk = desk._replace(factor=np.zeros(edges, dtype=np.int32))
-        self._kept, self._desk = kept, desk
+        self._desk = desk
+        self.nbytes = sum([array.nbytes for array in (*kept, *desk)])
         return kept, desk
 
 
 def _kind_of(name: str) -> Any:
     return np.float64 if name in _REALS else np.int64 if name in _LONGS else np.int32
+
+
+_BYTES_OF_A_FORM = sum(_kind_of(name)().itemsize for name in _OF_FORMS)
 
 
 def _with_zeros(array: NDArray[Any], size: int) -> NDArray[Any]:
