@@ -39,7 +39,7 @@ T = TypeVar("T")
 WANTED = -2
 
 #: The store is emptied when it holds this many times what the last query needed, and this many edges at least.
-MOST_TIMES, LEAST_EDGES = 3, 150_000
+MOST_TIMES, LEAST_EDGES = 3, 100_000
 
 
 _KINDS = (np.int8, np.int64, np.int32, np.float64, np.int32, np.int32, np.int32, np.int64, np.int32)

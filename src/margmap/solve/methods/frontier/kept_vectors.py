@@ -29,10 +29,10 @@ from margmap.foundation.sorting import descending
 from margmap.solve.query_circuit import LEAF, Flat
 
 #: Vectors are made for outside bounds up to so many times as large as those of the question.
-ROOM = 8.0
+ROOM = 4.0
 
 #: By so much below the root's bound, more than the last answer was, the floor of a question is set; in nats.
-BELOW = (0.2, 2.5, 6.0)
+BELOW = (0.3, 2.5, 6.0)
 
 #: Answers farther below the root's bound, in nats, are not looked for in this way: numbers could be too small for doubles.
 FARTHEST = 400.0
@@ -113,14 +113,18 @@ class Desk(NamedTuple):
     part_place: LongArray
     part_sweep: LongArray
     left_over: IntArray
+    #: Room for what lives as long as one scope is gone over.
+    reals: FloatArray
+    longs: LongArray
+    ints: IntArray
 
 
 _OF_SCOPES = (
     *("column_at", "column_room", "columns", "entry_at", "entry_room", "vector_at", "vector_room", "vectors"),
     *("operations", "part_of", "part_place", "part_sweep"),
 )
-_REALS = ("bound", "entry", "outside", "total", "limit")
-_LONGS = (*_OF_SCOPES, "used", "listed", "wanted", "stack_edge")
+_REALS = ("bound", "entry", "outside", "total", "limit", "reals")
+_LONGS = (*_OF_SCOPES, "used", "listed", "wanted", "stack_edge", "longs")
 _OF_FORMS = (
     *("column", "used_column", "outside", "total", "limit", "place", "listed", "wanted"),
     *("seen", "nodes", "products", "out", "stack", "stack_edge"),
@@ -149,6 +153,7 @@ class KeptVectors:
             **dict.fromkeys(("form", "bound", "assignment"), 1024 + nodes // 4),
             **{"entry": 8192 + 8 * nodes, "left": 2048 + 4 * nodes, "right": 2048 + 4 * nodes},
             **{"left_over": MOST * (scopes + 1), "used": 6},
+            **{"reals": 1 << 15, "longs": 1 << 12, "ints": 1 << 14},
         }
         self._fixed_bytes = sum(size * _kind_of(name)().itemsize for name, size in self._sizes.items())
         #: How far the answer of the last question was below the root's bound, in nats; infinite if that is not known.
@@ -260,7 +265,7 @@ def sweep_again(
     outside, total, limit, out, factor = desk.outside, desk.total, desk.limit, desk.out, desk.factor
     products, wanted, seen, used, used_column = desk.products, desk.wanted, desk.seen, kept.used, desk.used_column
     left_over, assignment, left, right, stack = desk.left_over, kept.assignment, kept.left, kept.right, desk.stack
-    entry_at, vector_at = kept.entry_at, kept.vector_at
+    entry_at, vector_at, reals, longs = kept.entry_at, kept.vector_at, desk.reals, desk.longs
     used[_SWEEPS] += 1
     now = used[_SWEEPS]
     for i in range(used[_SEEN]):
@@ -330,9 +335,9 @@ def sweep_again(
             widest = max(widest, count)
         # What the bounds of this question, with the same room, leave of the vectors.
         row_at[s], size = rows_end, last_out - out_at
-        of, bounds, highest = np.empty(size, dtype=np.int64), np.empty(size), np.zeros(size)
+        of, bounds, highest = _some(longs, 0, size), _some(reals, 0, size), _some(reals, size, size)
         for i in range(size):
-            of[i], bounds[i] = column[out[out_at + i]], outside[out[out_at + i]]
+            of[i], bounds[i], highest[i] = column[out[out_at + i]], outside[out[out_at + i]], 0.0
         work -= 2 * vectors[s] * size
         low, at = floor / good_for[s], entry_at[s]
         for r in range(vectors[s]):
@@ -482,6 +487,12 @@ def _list_parts(
 
 
 @kernel(inline=True)
+def _some(room: NDArray[Any], begin: int, size: int) -> NDArray[Any]:
+    """A part of some room, or an array of its own if there is not enough."""
+    return room[begin : begin + size] if begin + size <= room.size else np.empty(size, dtype=room.dtype)
+
+
+@kernel(inline=True)
 def _vectors_of(
     f: Flat, share: FloatArray, kept: Kept, desk: Desk, frame: LongArray, part: LongArray,
     row_at: LongArray, row_end: LongArray, floor: float, work: int,
@@ -502,11 +513,14 @@ def _vectors_of(
     node_at, size, parts = frame[_NODE], frame[_NODE_END] - frame[_NODE], frame[_PARTS]
     out_at, wide, first_part, first_factor = frame[_OUT], frame[_OUT_END] - frame[_OUT], frame[_PART], frame[_FACTOR]
     product_at, n_products = frame[_PRODUCT], frame[_PRODUCT_END] - frame[_PRODUCT]
-    first, whose, count = np.empty((0, 0)), np.empty(0, dtype=np.int32), 0
-    nowhere = np.empty(0, dtype=np.int32)
-    value, larger_at = np.empty((size, LANES)), np.empty(MOST, dtype=np.int64)
-    product_row, out_row = np.empty(n_products, dtype=np.int64), np.empty(wide, dtype=np.int64)
-    weight, of = np.empty(n_products), np.empty(n_products, dtype=np.int64)
+    reals, longs, ints, count = desk.reals, desk.longs, desk.ints, 0
+    first, whose = reals[:0].reshape((0, 0)), ints[:0]
+    value, weight = _some(reals, 0, size * LANES).reshape((size, LANES)), _some(reals, size * LANES, n_products)
+    # From here on the room for reals and for ints is free.
+    reals_at, ints_at = size * LANES + n_products, 0
+    larger_at, product_row = _some(longs, 0, MOST), _some(longs, MOST, n_products)
+    out_row, of = _some(longs, MOST + n_products, wide), _some(longs, MOST + n_products + wide, n_products)
+    longs_at = MOST + 2 * n_products + wide
     for p in range(n_products):
         product_row[p] = place[products[product_at + p]]
     for i in range(wide):
@@ -514,7 +528,8 @@ def _vectors_of(
     if parts > 0:
         t = part[first_part]
         count, at = row_end[t] - row_at[t], first_factor
-        first, whose = np.empty((count, n_products)), np.empty(count, dtype=np.int32)
+        first, whose = _some(reals, reals_at, count * n_products).reshape((count, n_products)), _some(ints, 0, count)
+        reals_at, ints_at = reals_at + count * n_products, count
         for p in range(n_products):
             of[p] = column[factor[at]]
             at += parts
@@ -524,10 +539,12 @@ def _vectors_of(
             for p in range(n_products):
                 first[r, p] = entry[at + of[p]]
     for j in range(min(parts, 1), max(parts, 1)):
-        final, second, whose_second = j >= parts - 1, np.empty((0, 0)), nowhere
+        final, second, whose_second = j >= parts - 1, reals[:0].reshape((0, 0)), ints[:0]
         if parts == 0:
-            pair_first, pair_second, score, pairs = np.empty(size, dtype=np.int32), nowhere, np.zeros(size), 0
+            pair_first, pair_second, score, pairs = _some(ints, 0, size), ints[:0], _some(reals, reals_at, size), 0
+            reals_at, ints_at = reals_at + size, size
             for i in range(size):
+                score[i] = 0.0
                 if kind[nodes[node_at + i]] == LEAF:
                     pair_first[pairs] = i
                     pairs += 1
@@ -544,8 +561,14 @@ def _vectors_of(
                 of[p] = used_column[factor[at + j]]
                 wide_second = max(wide_second, of[p] + 1)
                 at += parts
-            second, whose_second = np.empty((n_second, wide_second)), np.empty(n_second, dtype=np.int32)
-            source, at = np.empty(wide_second, dtype=np.int64), first_factor
+            second = _some(reals, reals_at, n_second * wide_second).reshape((n_second, wide_second))
+            reals_at += n_second * wide_second
+            mixed, score = _some(reals, reals_at, wide_second), _some(reals, reals_at + wide_second, count * n_second)
+            reals_at += wide_second + count * n_second
+            whose_second, pair_first = _some(ints, ints_at, n_second), _some(ints, ints_at + n_second, count * n_second)
+            pair_second = _some(ints, ints_at + n_second + count * n_second, count * n_second)
+            ints_at += n_second + 2 * count * n_second
+            source, at = _some(longs, longs_at, wide_second), first_factor
             for p in range(n_products):
                 source[of[p]] = column[factor[at + j]]
                 at += parts
@@ -554,11 +577,7 @@ def _vectors_of(
                 whose_second[r], at = assignment[kept.vector_at[t] + row], kept.entry_at[t] + row * columns[t]
                 for k in range(wide_second):
                     second[r, k] = entry[at + source[k]]
-            pair_first, pair_second, score, pairs = (
-                np.empty(count * n_second, dtype=np.int32), np.empty(count * n_second, dtype=np.int32),
-                np.empty(count * n_second), 0,
-            )  # fmt: skip
-            mixed = np.empty(wide_second)
+            pairs = 0
             work -= count * (n_products + n_second * wide_second)
             for a in range(count):
                 for k in range(wide_second):
@@ -577,7 +596,10 @@ def _vectors_of(
         # Those that are nowhere larger than another one, of the pairs with the largest bounds first, are dropped.
         order = descending(score[:pairs])
         entries, found = wide if final else n_products, 0
-        vector, best, whose_best = np.empty(entries), np.empty((pairs, entries)), np.empty(pairs, dtype=np.int32)
+        most = min(pairs, MOST)
+        vector, whose_best = _some(reals, reals_at, entries), _some(ints, ints_at, most)
+        best = _some(reals, reals_at + entries, most * entries).reshape((most, entries))
+        reals_at, ints_at = reals_at + entries + most * entries, ints_at + most
         for begin in range(0, pairs, LANES):
             filled = min(LANES, pairs - begin)
             work -= LANES * (size + n_products) + 4 * filled * found
