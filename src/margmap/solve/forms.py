@@ -149,6 +149,7 @@ def build(
     last_edge: int,
     most_children: int,
     stop: LongArray,
+    without_powers: bool = False,
 ) -> int:
     """Make the forms of these nodes, children first; the number of nodes in the store afterwards.
 
@@ -158,7 +159,8 @@ def build(
     What :func:`~margmap.solve.query_circuit.rebuild` does with the shares of edges, and with the same roundings. The
     rows of a dense block (see :mod:`margmap.inference.dense`) have their children in common: these are looked at once,
     and a row is then a multiplication and a division an edge. ``rows`` is ``Scaled.rows``, or None for a circuit with
-    few or small blocks, where that is not worth it; the forms are the same.
+    few or small blocks, where that is not worth it; the forms are the same. ``without_powers`` says that all powers of
+    two are 0 so far, those of weights, of values and of the factors of forms, so that they need not be looked at.
     """
     room = (np.empty(most_children, dtype=np.int32), np.empty(most_children))
     scratch = Scratch(room[0], room[1], room[0].copy(), room[0].copy(), room[1].copy())
@@ -184,7 +186,8 @@ def build(
                     end += 1
                     if factors[c] != 1:
                         factor = factor * factors[c] * UP
-                    power += powers[c]
+                    if not without_powers:
+                        power += powers[c]
                     if factor < TINY:
                         factor /= TINY
                         power -= STEP
@@ -202,13 +205,15 @@ def build(
                     if done > 0:
                         i += done
                         continue
-            plain = exponent[n] == 0 and not full
+            plain = not full and (without_powers or exponent[n] == 0)
             for e in range(start[n], start[n + 1]):
                 c = child[e]
                 if not (weights[e] > 0 and value[c] > 0):
                     continue
                 w = weights[e] * value[c] / value[n]
-                plain &= exponent[c] == 0 and shift[e] == 0 and powers[c] == 0 and w > SMALL and factors[c] > SMALL
+                plain &= w > SMALL and factors[c] > SMALL
+                if not without_powers:
+                    plain &= exponent[c] == 0 and shift[e] == 0 and powers[c] == 0
                 if not plain:
                     break
                 if factors[c] != 1:
@@ -226,6 +231,7 @@ def build(
                 end, power = _terms(s, n, value, exponent, forms, store, scratch, begin)
         i += 1
         powers[n] = power
+        without_powers &= power == 0
         if end <= begin + 1:  # the node is its only child, times a factor
             if end == begin:
                 number[n], factors[n] = scratch.term[0], scratch.share[0]

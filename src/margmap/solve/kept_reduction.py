@@ -80,6 +80,8 @@ class KeptReduction:
     def _empty(self) -> None:
         """A store with nothing but the indicators of the query."""
         self.forms.number.fill(NONE)
+        #: Whether no factor of a form has had a power of two so far.
+        self._plain = True
         self._frontier.empty()
         leaves = int(self.query.first_leaf[-1])
         arrays: list[Any] = [np.zeros(0, dtype=kind) for kind in _KINDS]
@@ -175,12 +177,14 @@ class KeptReduction:
             raise impossible()
         given = (s, value, exponent, query, forms, self._nodes, self._depth, self._most_children)
         rows = s.rows if is_dense(self.circuit) else None
-        found, edges, count = _new_forms(*given, rows, self.store, self._frontier.scopes(self.store), self.count, -1)
+        plain = self._plain and s.plain and self.values.powers[0] == 0
+        scopes = self._frontier.scopes(self.store)
+        found, edges, count, plain = _new_forms(*given, rows, self.store, scopes, plain, self.count, -1)
         if count < 0:
             self._grow(self.count + found, int(self.store.start[self.count]) + edges)
             scopes = self._frontier.scopes(self.store)
-            _, _, count = _new_forms(*given, rows, self.store, scopes, self.count, found)
-        self.count = count
+            _, _, count, plain = _new_forms(*given, rows, self.store, scopes, plain, self.count, found)
+        self.count, self._plain = count, self._plain and plain
         log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1]))
         return (float(value[-1] * s.total), float(exponent[-1] + s.total_exponent)), s.rounding + abs(log_factor)
 
@@ -232,9 +236,10 @@ def _new_forms(
     rows: IntArray | None,
     store: Store,
     scopes: ScopesOfForms,
+    without_powers: bool,
     count: int,
     wanted: int,
-) -> tuple[int, int, int]:
+) -> tuple[int, int, int, bool]:
     """Make the forms that the root needs and that are not there yet, and write down their scopes.
 
     Returns how many nodes of the circuit they are for, the room that their edges take at most, and how many nodes the
@@ -247,15 +252,16 @@ def _new_forms(
         if rows is not None:
             nodes[:wanted].sort()  # children come first all the same, and the rows of a block one after the other
         if count + wanted > store.kind.size or store.start[count] + edges > store.child.size:
-            return wanted, edges, -1
+            return wanted, edges, -1, without_powers
     order = nodes[:wanted]
     never, last_edge = np.zeros(1, dtype=np.int64), store.child.size
-    after = build(s, rows, order, value, exponent, query, forms, store, count, last_edge, most_children, never)
+    after = build(s, rows, order, value, exponent, query, forms, store, count, last_edge, most_children, never, without_powers)
     number, scope_of, circuit_scope, scope = forms.number, scopes.scope_of, scopes.circuit, scopes.scope
     for n in order:
         if number[n] >= count:
             scope[number[n]] = scope_of[circuit_scope[n]]
-    return wanted, edges, after
+        without_powers &= forms.exponent[n] == 0
+    return wanted, edges, after, without_powers
 
 
 @kernel

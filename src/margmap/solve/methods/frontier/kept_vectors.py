@@ -29,10 +29,10 @@ from margmap.foundation.sorting import descending
 from margmap.solve.query_circuit import LEAF, Flat
 
 #: Vectors are made for outside bounds up to so many times as large as those of the question.
-ROOM = 4.0
+ROOM = 6.0
 
 #: By so much below the root's bound, more than the last answer was, the floor of a question is set; in nats.
-BELOW = (0.3, 2.5, 6.0)
+BELOW = (0.5, 2.5, 6.0)
 
 #: Answers farther below the root's bound, in nats, are not looked for in this way: numbers could be too small for doubles.
 FARTHEST = 400.0
@@ -342,9 +342,10 @@ def sweep_again(
         low, at = floor / good_for[s], entry_at[s]
         for r in range(vectors[s]):
             whole = 0.0
-            for i in range(size):
-                whole += bounds[i] * entry[at + of[i]]
-            if whole > low:
+            if turn < 0:  # others were only now made, of what these bounds leave
+                for i in range(size):
+                    whole += bounds[i] * entry[at + of[i]]
+            if turn >= 0 or whole > low:
                 left_over[rows_end] = r
                 rows_end += 1
                 for i in range(size):
