@@ -114,6 +114,27 @@ def sharing_equal(circuit: Circuit) -> Circuit:
     return Circuit(circuit.variables, *_kept(arrays._replace(child=first[arrays.child]), keep))
 
 
+def reordered(circuit: Circuit, order: LongArray) -> Circuit:
+    """The same nodes in another order, in which children also come before parents and the root is the last.
+
+    All that is computed from what is below a node stays the same to the last bit.
+    """
+    kind, start, child, weight, var, param_start, param = (getattr(circuit, name) for name in Arrays._fields)
+    number = np.empty(order.size, dtype=np.int32)
+    number[order] = np.arange(order.size, dtype=np.int32)
+    starts, edges = _in_order(start, order)
+    param_starts, params = _in_order(param_start, order)
+    arrays = (kind[order], starts, number[child[edges]], weight[edges], var[order], param_starts, param[params])
+    return Circuit(circuit.variables, *arrays)
+
+
+def _in_order(start: LongArray, order: LongArray) -> tuple[LongArray, LongArray]:
+    """Where the slices of nodes begin in another order of the nodes, and the places where their entries were."""
+    sizes = np.diff(start)[order]
+    starts = np.concatenate(([0], np.cumsum(sizes)))
+    return starts, np.repeat(start[:-1][order] - starts[:-1], sizes) + np.arange(starts[-1])
+
+
 def _kept(arrays: Arrays, keep: NDArray[np.bool_]) -> Arrays:
     """Some nodes with what is theirs; all of their children are among them."""
     kind, start, child, weight, var, param_start, param = arrays

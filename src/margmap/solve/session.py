@@ -16,12 +16,15 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 import numpy as np
+from numpy.typing import NDArray
 
-from margmap.circuit import Circuit, FloatArray, IntArray, Name
-from margmap.circuit.builder import sharing_equal
+from margmap.circuit import PRODUCT, Circuit, FloatArray, IntArray, KindArray, LongArray, Name
+from margmap.circuit.builder import reordered, sharing_equal
 from margmap.circuit.model import as_model
 from margmap.circuit.observation import Observation
+from margmap.circuit.scopes import scope_sizes
 from margmap.errors import MargmapError, QueryError
+from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits
 from margmap.foundation.pairs import raised
 from margmap.inference.kept_values import KeptValues, bytes_of_parents
@@ -162,19 +165,21 @@ class Memory:
 
     def reduce(self, columns: Sequence[int], codes: IntArray, reals: FloatArray) -> Reduced | None:
         """The reduction from the one before for the same query."""
-        return self._with_reduction(columns, lambda kept: kept.reduce(codes, reals))
+        return self._with_reduction(columns, codes, reals, lambda kept: kept.reduce(codes, reals))
 
     def solve(
         self, columns: Sequence[int], codes: IntArray, reals: FloatArray, limits: Limits
     ) -> tuple[Reduced, Outcome | None] | None:
         """The same, and the answer if what is kept of the question before proves it."""
-        return self._with_reduction(columns, lambda kept: kept.solve(codes, reals, limits, self._most))
+        return self._with_reduction(columns, codes, reals, lambda kept: kept.solve(codes, reals, limits, self._most))
 
-    def _with_reduction(self, columns: Sequence[int], work: Callable[[KeptReduction], T]) -> T | None:
+    def _with_reduction(
+        self, columns: Sequence[int], codes: IntArray, reals: FloatArray, work: Callable[[KeptReduction], T]
+    ) -> T | None:
         """Do work on what is kept for a query, unless there is no room or another thread has it."""
         key = tuple(columns)
         with self._lock:
-            circuit = self._asked or self._asked_of()
+            circuit = self._asked or self._asked_of(codes, reals)
             if not columns or not self._keeps_reductions:
                 return None
             if key not in self._reductions:
@@ -190,12 +195,13 @@ class Memory:
             if one.weighs_other_than_before():
                 self._forget_some()
 
-    def _asked_of(self) -> Circuit:
-        """Find the circuit that questions are asked of."""
+    def _asked_of(self, codes: IntArray, reals: FloatArray) -> Circuit:
+        """Find the circuit that questions are asked of; the first one is about this row."""
         smaller = None
         if 4 * _bytes_of_copy(self._circuit) <= self._most and not is_dense(self._circuit):
-            smaller = self._circuit.kept(_smaller)
+            smaller = _smaller(self._circuit)
         if smaller is not None:
+            smaller = _side_by_side(smaller, codes, reals)
             self._always = _bytes_of_copy(smaller)
             self._most -= self._always
         self._asked = smaller or self._circuit
@@ -246,6 +252,38 @@ def _smaller(circuit: Circuit) -> Circuit | None:
     """
     found = sharing_equal(circuit)
     return found if found.num_nodes + found.num_edges <= SMALLER * (circuit.num_nodes + circuit.num_edges) else None
+
+
+def _side_by_side(circuit: Circuit, codes: IntArray, reals: FloatArray) -> Circuit:
+    """The circuit with its nodes in an order in which those stand together that are needed at the same time.
+
+    A changed value changes nodes of the scopes that it is in; and most nodes that the root needs under one row it needs
+    under the next one. So nodes stand together by scope, and in a scope first those that are needed under this row:
+    what a question looks at then fits a cache of the processor. Within a scope, parents still come after children.
+    """
+    value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
+    pass_up(circuit, codes, reals, value, exponent)
+    scopes, s = circuit.scopes, scaled(circuit)
+    level, needed = _levels_and_needed(s.kind, s.start, s.child, s.weight, scopes.id, value)
+    return reordered(circuit, np.lexsort((~needed, level, scopes.id, scope_sizes(scopes.bits)[scopes.id])))
+
+
+@kernel
+def _levels_and_needed(
+    kind: KindArray, start: LongArray, child: IntArray, weight: FloatArray, scope: IntArray, value: FloatArray
+) -> tuple[LongArray, NDArray[np.bool_]]:
+    """How far each node is above the lowest nodes of its scope, and whether the root needs it for its value."""
+    level, needed = np.zeros(kind.size, dtype=np.int64), np.zeros(kind.size, dtype=np.bool_)
+    for n in range(kind.size):
+        for e in range(start[n], start[n + 1]):
+            if scope[child[e]] == scope[n]:
+                level[n] = max(level[n], level[child[e]] + 1)
+    needed[kind.size - 1] = True
+    for n in range(kind.size - 1, -1, -1):
+        for e in range(start[n], start[n + 1]):
+            if needed[n] and value[child[e]] > 0 and (kind[n] == PRODUCT or weight[e] > 0):
+                needed[child[e]] = True
+    return level, needed
 
 
 def _bytes_of_copy(circuit: Circuit) -> int:
