@@ -26,10 +26,10 @@ from margmap.inference.kept_values import NONE, KeptValues
 from margmap.inference.passes import leaf_value
 from margmap.inference.scaled import Scaled, is_dense, scaled
 from margmap.solve.forms import Forms, Query, Store, build
-from margmap.solve.methods.frontier.kept import KeptFrontier, ScopesOfForms, first_nodes, longer
+from margmap.solve.methods.frontier.kept import KeptFrontier, Known, first_nodes, learn, longer
 from margmap.solve.query_circuit import Flat, equal_node, log_factor_of
 from margmap.solve.reduce import Reduced, impossible, most_children, query_of
-from margmap.solve.reduce_sparse import Known
+from margmap.solve.reduce_sparse import Known as KnownValue
 from margmap.solve.result import Outcome
 
 S = TypeVar("S", bound=np.generic)
@@ -136,8 +136,9 @@ class KeptReduction:
     def _solve(
         self, codes: IntArray, reals: FloatArray, limits: Limits, most_bytes: int
     ) -> tuple[Reduced, Outcome | None]:
-        evidence, rounding = self._bring(codes, reals)
-        frontier, root = self._frontier, int(self.forms.number[-1])
+        frontier = self._frontier
+        evidence, rounding = self._bring(codes, reals, learning=self.answer is not None and frontier.count > 0)
+        root = int(self.forms.number[-1])
         fits = self.nbytes - frontier.nbytes + frontier.bytes_for(self.store) <= most_bytes
         if self.answer is None or not fits:
             return self._reduced(evidence, rounding), None
@@ -145,13 +146,12 @@ class KeptReduction:
         outcome = frontier.solve(self.store, root, self.answer, limits)
         if outcome is None:
             return self._reduced(evidence, rounding), None
-        # Some of these nodes the root does not reach; but nobody needs them any more.
-        flat = first_nodes(self.store, root + 1)
+        flat = first_nodes(self.store, 0)  # nobody needs them any more
         self._empty_if_mostly_old(frontier.edges)
         needed = None if is_dense(self.circuit) else self._scored(outcome.states[0], codes, reals)
         return Reduced(flat, self.names, self.query.cardinality, evidence, rounding, needed=needed), outcome
 
-    def _scored(self, state: IntArray, codes: IntArray, reals: FloatArray) -> Known:
+    def _scored(self, state: IntArray, codes: IntArray, reals: FloatArray) -> KnownValue:
         """The value of the circuit under the evidence and a state: computed here, where no other thread changes it."""
         row = codes.copy()
         row[self.columns] = state
@@ -164,27 +164,36 @@ class KeptReduction:
                 self._since[:], self._no_powers = self._questions, no_powers
             found, root = _score(s, self.query.asked, row, reals, *known, self._questions, self._depth, no_powers)
             if found:
-                return Known(row, root)
+                return KnownValue(row, root)
             no_powers = False
 
-    def _bring(self, codes: IntArray, reals: FloatArray) -> tuple[tuple[float, float], float]:
-        """Bring the forms to a row; its probability, and how far, relatively, the root can be under the exact one."""
-        s = scaled(self.circuit)
+    def _bring(
+        self, codes: IntArray, reals: FloatArray, learning: bool = False
+    ) -> tuple[tuple[float, float], float]:
+        """Bring the forms to a row; its probability, and how far, relatively, the root can be under the exact one.
+
+        ``learning`` says that all that the frontier wants to know of the new forms is to be found out as well, if all
+        that it wants to know of the others is known.
+        """
+        s, dense, frontier = scaled(self.circuit), is_dense(self.circuit), self._frontier
         forms, query, value, exponent = self.forms, self.query, self.values.value, self.values.exponent
         if self.values.update(codes, reals, forms.number):
             self._empty()
         if value[-1] == 0:
             raise impossible()
-        given = (s, value, exponent, query, forms, self._nodes, self._depth, self._most_children)
-        rows = s.rows if is_dense(self.circuit) else None
-        plain = self._plain and s.plain and self.values.powers[0] == 0
-        scopes = self._frontier.scopes(self.store)
-        found, edges, count, plain = _new_forms(*given, rows, self.store, scopes, plain, self.count, -1)
-        if count < 0:
-            self._grow(self.count + found, int(self.store.start[self.count]) + edges)
-            scopes = self._frontier.scopes(self.store)
-            _, _, count, plain = _new_forms(*given, rows, self.store, scopes, plain, self.count, found)
+        learning = learning and not dense and frontier.count == self.count
+        plain = bool(self._plain and s.plain and self.values.powers[0] == 0)
+        given = (s, s.rows if dense else None, value, exponent, query, forms, self._nodes, self._depth)
+        more, wanted = (self._most_children, plain, learning, self.count), -1
+        while True:
+            known = frontier.known(self.store, whole=learning)
+            wanted, edges, count, plain, faithful, least = _new_forms(*given, *more, self.store, known, wanted)
+            if count >= 0:
+                break
+            self._grow(self.count + wanted, int(self.store.start[self.count]) + edges)
         self.count, self._plain = count, self._plain and plain
+        if learning:
+            frontier.added(count, faithful, least)
         log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1]))
         return (float(value[-1] * s.total), float(exponent[-1] + s.total_exponent)), s.rounding + abs(log_factor)
 
@@ -226,6 +235,7 @@ def _fill_slots(store: Store, first: int, count: int) -> None:
 @kernel
 def _new_forms(
     s: Scaled,
+    rows: IntArray | None,
     value: FloatArray,
     exponent: FloatArray,
     query: Query,
@@ -233,13 +243,13 @@ def _new_forms(
     nodes: IntArray,
     depth: int,
     most_children: int,
-    rows: IntArray | None,
-    store: Store,
-    scopes: ScopesOfForms,
     without_powers: bool,
+    learning: bool,
     count: int,
+    store: Store,
+    known: Known,
     wanted: int,
-) -> tuple[int, int, int, bool]:
+) -> tuple[int, int, int, bool, bool, float]:
     """Make the forms that the root needs and that are not there yet, and write down their scopes.
 
     Returns how many nodes of the circuit they are for, the room that their edges take at most, and how many nodes the
@@ -252,16 +262,24 @@ def _new_forms(
         if rows is not None:
             nodes[:wanted].sort()  # children come first all the same, and the rows of a block one after the other
         if count + wanted > store.kind.size or store.start[count] + edges > store.child.size:
-            return wanted, edges, -1, without_powers
+            return wanted, edges, -1, without_powers, True, 1.0
     order = nodes[:wanted]
     never, last_edge = np.zeros(1, dtype=np.int64), store.child.size
     after = build(s, rows, order, value, exponent, query, forms, store, count, last_edge, most_children, never, without_powers)
-    number, scope_of, circuit_scope, scope = forms.number, scopes.scope_of, scopes.circuit, scopes.scope
+    number, scope_of, circuit_scope, scope = forms.number, known.scope_of, known.circuit_scope, known.scope
     for n in order:
         if number[n] >= count:
             scope[number[n]] = scope_of[circuit_scope[n]]
         without_powers &= forms.exponent[n] == 0
-    return wanted, edges, after, without_powers
+    faithful, least = True, 1.0
+    if learning and after > count:
+        last = store.start[after]
+        flat = Flat(
+            store.kind[:after], store.start[: after + 1], store.child[:last], store.weight[:last],
+            store.var[:after], store.value[:after],
+        )  # fmt: skip
+        faithful, least = learn(flat, None, known, count)
+    return wanted, edges, after, without_powers, faithful, least
 
 
 @kernel

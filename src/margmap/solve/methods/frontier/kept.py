@@ -61,12 +61,23 @@ class _Swept(NamedTuple):
     widest: int
 
 
-class ScopesOfForms(NamedTuple):
-    """The scopes of a circuit's nodes, the scopes that forms have for them, and the scopes of the forms so far."""
+class Known(NamedTuple):
+    """What is known of forms, as kernels take it."""
 
-    circuit: IntArray
+    #: The scopes of a circuit's nodes, the scopes that forms have for them, and those of the forms.
+    circuit_scope: IntArray
     scope_of: IntArray
     scope: IntArray
+    #: The words of a support; and of each form its support, whether it takes the maximum, its bound, its least way, the
+    #: shares of its edges, and the roundings that its value gathers.
+    words: int
+    can: Bits
+    deterministic: Flags
+    value: FloatArray
+    exponent: FloatArray
+    way: FloatArray
+    share: FloatArray
+    operations: FloatArray
 
 
 class KeptFrontier:
@@ -113,29 +124,33 @@ class KeptFrontier:
         kept = 0 if self._dense else self._vectors.bytes_for(store.kind.size, store.child.size)
         return store.kind.size * (62 + 8 * self._words * self._groups) + 8 * store.child.size + kept
 
-    def scopes(self, store: Store) -> ScopesOfForms:
-        """The scopes of the forms of a store, with room for all that it has room for."""
+    def known(self, store: Store, whole: bool) -> Known:
+        """What is known of the forms of a store, with room for all that it has room for; or only their scopes."""
         if store.kind.size > self._scope.size:
             self._scope = longer(self._scope, store.kind.size)
             leaves, cardinality = int(self._query.first_leaf[-1]), self._query.cardinality
             self._scope[:leaves] = self._scope_of[-cardinality.size :].repeat(cardinality)
             self._weigh()
-        return ScopesOfForms(self._circuit_scope, self._scope_of, self._scope)
+        if whole:
+            self._grow(store)
+        known = (self._can, self._deterministic, self._value, self._exponent, self._way, self._share, self._operations)
+        return Known(self._circuit_scope, self._scope_of, self._scope, self._words, *known)
 
     def add(self, store: Store, count: int) -> None:
         """Work out all that depends on a form alone, for those of the store up to ``count``."""
         begin = self.count
         if begin == count:
             return
-        self._grow(store)
-        flat, never = first_nodes(store, count), np.zeros(1, dtype=np.int64)
-        rows = None
+        known = self.known(store, whole=True)
+        flat, rows = first_nodes(store, count), None
         if self._dense:
             rows = self._rows[:count]
             rows[begin:] = block_rows(flat.kind[begin:], flat.start[begin:], flat.child, flat.weight, None)
             rows[begin:][rows[begin:] >= 0] += begin
-        known = (self._can, self._deterministic, self._value, self._exponent, self._way, self._share, self._operations)
-        faithful, least = _learn(flat, rows, self._words, *known, begin, count, never)
+        self.added(count, *learn(flat, rows, known, begin))
+
+    def added(self, count: int, faithful: bool, least: float) -> None:
+        """Everything is known of the forms up to ``count``; what :func:`learn` returned."""
         self._faithful, self._least = self._faithful and bool(faithful), min(self._least, float(least))
         self.count = count
 
@@ -276,22 +291,12 @@ def _query_scopes(circuit: Circuit, columns: Sequence[int]) -> tuple[IntArray, i
 
 
 @kernel
-def _learn(
-    f: Flat,
-    rows: IntArray | None,
-    words: int,
-    can: Bits,
-    deterministic: Flags,
-    value: FloatArray,
-    exponent: FloatArray,
-    way: FloatArray,
-    share: FloatArray,
-    operations: FloatArray,
-    begin: int,
-    count: int,
-    stop: LongArray,
-) -> tuple[bool, float]:
+def learn(f: Flat, rows: IntArray | None, known: Known, begin: int) -> tuple[bool, float]:
     """All that depends on a form alone, of those from ``begin`` on; returned is what :func:`bounds_of_range` does."""
+    words, can, deterministic, value, exponent = (
+        known.words, known.can, known.deterministic, known.value, known.exponent,
+    )  # fmt: skip
+    way, share, operations, count, stop = known.way, known.share, known.operations, f.kind.size, np.zeros(1, np.int64)
     for n in range(begin, count):
         can[n], deterministic[n] = 0, False
         value[n], exponent[n], way[n], operations[n] = 1.0, 0.0, 1.0, 0.0

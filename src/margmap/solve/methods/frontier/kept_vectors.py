@@ -29,10 +29,10 @@ from margmap.foundation.sorting import descending
 from margmap.solve.query_circuit import LEAF, Flat
 
 #: Vectors are made for outside bounds up to so many times as large as those of the question.
-ROOM = 6.0
+ROOM = 20.0
 
 #: By so much below the root's bound, more than the last answer was, the floor of a question is set; in nats.
-BELOW = (0.5, 2.5, 6.0)
+BELOW = (0.45, 2.5, 6.0)
 
 #: Answers farther below the root's bound, in nats, are not looked for in this way: numbers could be too small for doubles.
 FARTHEST = 400.0
