@@ -19,7 +19,6 @@ from margmap.inference.passes import leaf_value, sum_of_pairs
 from margmap.inference.pieces import pass_up
 from margmap.inference.scaled import Scaled, is_dense, scaled
 
-
 #: Of a node without a form; and what marks say of a node's children: that some have another value, or another form.
 NONE, VALUE, FORM = -1, 1, 2
 

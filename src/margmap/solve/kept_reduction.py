@@ -15,13 +15,12 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from margmap.circuit import GAUSSIAN, PRODUCT, SUM, Circuit, FloatArray, IntArray, KindArray, LongArray
+from margmap.circuit import GAUSSIAN, PRODUCT, Circuit, FloatArray, IntArray, KindArray, LongArray
 from margmap.circuit.scopes import Scopes
 from margmap.errors import ImpossibleEvidenceError
 from margmap.foundation.jit import kernel
 from margmap.foundation.limits import Limits
 from margmap.foundation.pairs import STEP, TINY, plus
-from margmap.inference.dense import last_row
 from margmap.inference.kept_values import NONE, KeptValues
 from margmap.inference.passes import leaf_value
 from margmap.inference.scaled import Scaled, is_dense, scaled
@@ -167,9 +166,7 @@ class KeptReduction:
                 return KnownValue(row, root)
             no_powers = False
 
-    def _bring(
-        self, codes: IntArray, reals: FloatArray, learning: bool = False
-    ) -> tuple[tuple[float, float], float]:
+    def _bring(self, codes: IntArray, reals: FloatArray, learning: bool = False) -> tuple[tuple[float, float], float]:
         """Bring the forms to a row; its probability, and how far, relatively, the root can be under the exact one.
 
         ``learning`` says that all that the frontier wants to know of the new forms is to be found out as well, if all
@@ -265,7 +262,9 @@ def _new_forms(
             return wanted, edges, -1, without_powers, True, 1.0
     order = nodes[:wanted]
     never, last_edge = np.zeros(1, dtype=np.int64), store.child.size
-    after = build(s, rows, order, value, exponent, query, forms, store, count, last_edge, most_children, never, without_powers)
+    after = build(
+        s, rows, order, value, exponent, query, forms, store, count, last_edge, most_children, never, without_powers
+    )
     number, scope_of, circuit_scope, scope = forms.number, known.scope_of, known.circuit_scope, known.scope
     for n in order:
         if number[n] >= count:

@@ -1,13 +1,13 @@
 """A sweep that takes the vectors of many scopes from the questions before; the proof is in ``docs/algorithms.md``.
 
-The vectors of a scope depend on nothing but the forms that the rest of the circuit uses, its *columns*, and on what was
-dropped: whatever comes to no more than the floor if each column is multiplied by its outside bound. So they are good for
-another question that uses these columns or fewer, as long as none of its outside bounds, over its floor, is larger than
-the one that the vectors were made with, over the floor of then. To make that likely they are made for bounds that are
-larger than those of the question by some factor, the scope's *room*; the question's own bounds then leave fewer of them.
+The vectors of a scope depend on nothing but the forms that the rest of the circuit uses, its *columns*, and on what
+was dropped: whatever comes to no more than the floor if each column is multiplied by its outside bound. So they are
+good for another question that uses these columns or fewer, as long as none of its outside bounds, over its floor, is
+larger than the one that the vectors were made with, over the floor of then. To make that likely they are made for
+bounds that are so many times larger than those of the question; its own bounds then leave fewer of them.
 
-The floor is a guess: the answer of a question is about as far below the root's bound as that of the one before. If there
-is a state above the floor, the sweep proves the best one. If not, the floor is lowered.
+The floor is a guess: the answer of a question is about as far below the root's bound as that of the one before. If
+there is a state above the floor, the sweep proves the best one. If not, the floor is lowered.
 
 A sweep works on the store of forms itself. It comes to a scope from above, with the outside bounds of its columns, and
 looks at the forms below only if what is kept of the scope is not good for them.
@@ -34,7 +34,7 @@ ROOM = 20.0
 #: By so much below the root's bound, more than the last answer was, the floor of a question is set; in nats.
 BELOW = (0.45, 2.5, 6.0)
 
-#: Answers farther below the root's bound, in nats, are not looked for in this way: numbers could be too small for doubles.
+#: Answers farther below the root's bound, in nats, are not looked for in this way: doubles could be too large for them.
 FARTHEST = 400.0
 
 #: The most vectors of a scope, the most pairs of vectors that a join looks at, and the most multiplications of a sweep;
@@ -65,7 +65,7 @@ class Kept(NamedTuple):
     vector_at: LongArray
     vector_room: LongArray
     vectors: LongArray
-    #: What one number goes through on the way down from a scope to those below it, at most.
+    #: What one number goes through on the way down from a scope to those below it, at most, and to be compared.
     operations: LongArray
     #: Of each column its form, and the largest outside bound, over the floor, that the vectors are good for.
     form: IntArray
@@ -97,8 +97,8 @@ class Desk(NamedTuple):
     limit: FloatArray
     #: Its place among the nodes of its scope, and the last sweep that listed it as a node and as a column.
     place: IntArray
-    listed: LongArray
-    wanted: LongArray
+    listed: IntArray
+    wanted: IntArray
     #: The columns of this question; lists of the nodes of scopes, of their products, and of the columns used above; the
     #: children of products, in the order of their scope's parts; a stack of nodes and edges.
     seen: IntArray
@@ -124,7 +124,9 @@ _OF_SCOPES = (
     *("operations", "part_of", "part_place", "part_sweep"),
 )
 _REALS = ("bound", "entry", "outside", "total", "limit", "reals")
-_LONGS = (*_OF_SCOPES, "used", "listed", "wanted", "stack_edge", "longs")
+_LONGS = (*_OF_SCOPES, "used", "stack_edge", "longs")
+# Sweeps are counted in 32 bits, and few of the last ones are left out.
+_MOST_SWEEPS = 2**31 - 16
 _OF_FORMS = (
     *("column", "used_column", "outside", "total", "limit", "place", "listed", "wanted"),
     *("seen", "nodes", "products", "out", "stack", "stack_edge"),
@@ -151,9 +153,14 @@ class KeptVectors:
         self._sizes = {
             **dict.fromkeys(_OF_SCOPES, scopes),
             **dict.fromkeys(("form", "bound", "assignment"), 1024 + nodes // 4),
-            **{"entry": 8192 + 8 * nodes, "left": 2048 + 4 * nodes, "right": 2048 + 4 * nodes},
-            **{"left_over": MOST * (scopes + 1), "used": 6},
-            **{"reals": 1 << 15, "longs": 1 << 12, "ints": 1 << 14},
+            "entry": 8192 + 8 * nodes,
+            "left": 2048 + 4 * nodes,
+            "right": 2048 + 4 * nodes,
+            "left_over": MOST * (scopes + 1),
+            "used": 6,
+            "reals": 1 << 15,
+            "longs": 1 << 12,
+            "ints": 1 << 14,
         }
         self._fixed_bytes = sum(size * _kind_of(name)().itemsize for name, size in self._sizes.items())
         #: How far the answer of the last question was below the root's bound, in nats; infinite if that is not known.
@@ -171,7 +178,7 @@ class KeptVectors:
 
     def bytes_for(self, nodes: int, edges: int) -> int:
         """The room that it will take for so many forms with so many edges."""
-        return self._fixed_bytes + nodes * _BYTES_OF_A_FORM + 4 * edges
+        return int(self._fixed_bytes + nodes * _BYTES_OF_A_FORM + 4 * edges)
 
     def operations(self, scope: int) -> int:
         """What one number goes through on the way down from a scope, at most."""
@@ -186,9 +193,11 @@ class KeptVectors:
         for rounds, below in enumerate(BELOW, 1):
             asked = (flat, share, scope, variables, kept, desk, math.exp(-self.gap - below))
             end, value, state, scopes, widest = sweep_again(*asked, ROOM, work)
-            if end in (NO_ROOM, UNFIT):  # perhaps it has both if nothing is kept for other questions
-                _forget_vectors(kept)
-                end, value, state, scopes, widest = sweep_again(*asked, 1.0, work)
+            # Most of the room may be taken by what nobody needs any more; and less is needed for this question alone.
+            for reason, room in ((NO_ROOM, ROOM), (NO_ROOM, 1.0), (UNFIT, 1.0)):
+                if end == reason:
+                    _forget_vectors(kept)
+                    end, value, state, scopes, widest = sweep_again(*asked, room, work)
             if end == FOUND:
                 log_value = float(log_of(value, 0.0))
                 self.gap = max(0.0, -log_value)
@@ -201,21 +210,21 @@ class KeptVectors:
     def _fitting(self, nodes: int, edges: int) -> tuple[Kept, Desk]:
         """The arrays, with room for so many forms and edges."""
         kept, desk = self._kept, self._desk
-        if kept is None or desk is None:
-            kept, desk = (
-                kind(*[np.zeros(self._sizes.get(name, 0), dtype=_kind_of(name)) for name in kind._fields])
-                for kind in (Kept, Desk)
-            )
-            self._kept, self._desk = kept, desk
-        if nodes <= desk.place.size and edges <= desk.factor.size:
+        if kept is None or desk is None or kept.used[_SWEEPS] > _MOST_SWEEPS:
+            kept = Kept(*[self._zeros(name) for name in Kept._fields])
+            desk = Desk(*[self._zeros(name) for name in Desk._fields])
+        elif nodes <= desk.place.size and edges <= desk.factor.size:
             return kept, desk
         if nodes > desk.place.size:
             desk = desk._replace(**{name: _with_zeros(getattr(desk, name), nodes) for name in _OF_FORMS})
         if edges > desk.factor.size:
             desk = desk._replace(factor=np.zeros(edges, dtype=np.int32))
-        self._desk = desk
-        self.nbytes = sum([array.nbytes for array in (*kept, *desk)])
+        self._kept, self._desk = kept, desk
+        self.nbytes = sum([array.nbytes for array in kept]) + sum([array.nbytes for array in desk])
         return kept, desk
+
+    def _zeros(self, name: str) -> NDArray[Any]:
+        return np.zeros(self._sizes.get(name, 0), dtype=_kind_of(name))
 
 
 def _kind_of(name: str) -> Any:
@@ -273,7 +282,11 @@ def sweep_again(
     frame, part = np.zeros((n_scopes + 1, 11), dtype=np.int64), np.empty(n_scopes + 1, dtype=np.int64)
     # For each scope that was come to: its vectors that are left are ``left_over[row_at[s]:row_end[s]]``; and so many
     # times as large may outside bounds be for which its vectors are good.
-    row_at, row_end, good_for = np.empty(n_scopes, dtype=np.int64), np.empty(n_scopes, dtype=np.int64), np.empty(n_scopes)
+    row_at, row_end, good_for = (
+        np.empty(n_scopes, dtype=np.int64),
+        np.empty(n_scopes, dtype=np.int64),
+        np.empty(n_scopes),
+    )
     out[0], outside[root], seen[0], used[_SEEN] = root, 1.0, root, 1
     frame[0, _SCOPE], frame[0, _TURN], frame[0, _OUT], frame[0, _OUT_END] = scope[root], -1, 0, 1
     depth, out_end, rows_end, expanded, widest = 1, 1, 0, 0, 1
@@ -328,7 +341,7 @@ def sweep_again(
                 f, share, kept, desk, frame[d], part, row_at, row_end, floor / good_for[s], work
             )
             if end == FOUND:
-                operations[s] = worst + 2 * (frame[d, _NODE_END] - frame[d, _NODE] + last_out - out_at) + parts + 8
+                operations[s] = worst + 2 * (frame[d, _NODE_END] - frame[d, _NODE] + last_out - out_at) + parts + 16
                 end = _keep(kept, column, s, out, out_at, last_out, outside, floor / good_for[s], found, whose, count)
             if end != FOUND:
                 return end, 0.0, nothing, expanded, widest
