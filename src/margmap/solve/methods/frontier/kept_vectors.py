@@ -34,8 +34,9 @@ ROOM = 20.0
 #: By so much below the root's bound, more than the last answer was, the floor of a question is set; in nats.
 BELOW = (0.45, 2.5, 6.0)
 
-#: Answers farther below the root's bound, in nats, are not looked for in this way: doubles could be too large for them.
-FARTHEST = 400.0
+#: Answers farther below the root's bound, in nats, are not looked for in this way, nor where an outside bound is larger:
+#: then what is too small for a double is always less than one rounding of the floor.
+FARTHEST, LARGEST = 400.0, 1e90
 
 #: The most vectors of a scope, the most pairs of vectors that a join looks at, and the most multiplications of a sweep;
 #: beyond that other sweeps, which merge vectors, do better. So many questions are then not tried.
@@ -358,7 +359,7 @@ def sweep_again(
             if turn < 0:  # others were only now made, of what these bounds leave
                 for i in range(size):
                     whole += bounds[i] * entry[at + of[i]]
-            if turn >= 0 or whole > low:
+            if turn >= 0 or not whole <= low:
                 left_over[rows_end] = r
                 rows_end += 1
                 for i in range(size):
@@ -412,7 +413,7 @@ def _good_for(
         c = column[p]
         if c >= columns or form[at + c] != p:
             return 0.0
-        if least * outside[p] > bound[at + c] * floor:
+        if not least * outside[p] <= bound[at + c] * floor:
             least = bound[at + c] * floor / outside[p]
     return least if least * UP >= 1 else 0.0
 
@@ -423,7 +424,7 @@ def _list_nodes(
 ) -> int:
     """List the nodes of a scope that some of its columns need, children first, and their outside bounds.
 
-    Returns the new end of the list; -1 if a sum and its child are of different scopes.
+    Returns the new end of the list; -1 if a sum and its child are of different scopes, or if a bound is too large.
     """
     kind, start, child, out, listed, stack, edge = (
         f.kind, f.start, f.child, desk.out, desk.listed, desk.stack, desk.stack_edge,
@@ -455,6 +456,8 @@ def _list_nodes(
             nodes_end += 1
     for i in range(nodes_end - 1, first - 1, -1):
         n = nodes[i]
+        if not total[n] <= LARGEST:
+            return -1
         if kind[n] == SUM:
             for e in range(start[n], start[n + 1]):
                 total[child[e]] += share[e] * total[n]
@@ -602,7 +605,7 @@ def _vectors_of(
                     whole = 0.0
                     for k in range(wide_second):
                         whole += mixed[k] * second[b, k]
-                    if whole > floor:
+                    if not whole <= floor:
                         pair_first[pairs], pair_second[pairs], score[pairs] = a, b, whole
                         pairs += 1
         if used[_ASSIGNMENTS] + pairs > left.size:
