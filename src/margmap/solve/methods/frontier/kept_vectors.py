@@ -34,8 +34,8 @@ ROOM = 20.0
 #: By so much below the root's bound, more than the last answer was, the floor of a question is set; in nats.
 BELOW = (0.45, 2.5, 6.0)
 
-#: Answers farther below the root's bound, in nats, are not looked for in this way, nor where an outside bound is larger:
-#: then what is too small for a double is always less than one rounding of the floor.
+#: Answers farther below the root's bound, in nats, are not looked for in this way, nor where an outside bound is
+#: larger: what is too small for a double is then always less than one rounding of the floor.
 FARTHEST, LARGEST = 400.0, 1e90
 
 #: The most vectors of a scope, the most pairs of vectors that a join looks at, and the most multiplications of a sweep;
@@ -166,8 +166,8 @@ class KeptVectors:
         self._fixed_bytes = sum(size * _kind_of(name)().itemsize for name, size in self._sizes.items())
         #: How far the answer of the last question was below the root's bound, in nats; infinite if that is not known.
         self.gap = math.inf
-        # So many questions are not tried, because the last one that was did not fit.
-        self._pause = 0
+        # So many questions are not tried, because the last one that was did not fit; and what one may take.
+        self._pause, self._work = 0, 0
         self.empty()
 
     def empty(self) -> None:
@@ -190,15 +190,17 @@ class KeptVectors:
         if not self.gap < FARTHEST or self._pause > 0:
             self._pause = max(0, self._pause - 1)
             return None
-        (kept, desk), work = self._fitting(scope.size, share.size), quick(MOST_WORK)
+        kept, desk = self._fitting(scope.size, share.size)
+        if self._work < MOST_WORK:  # as long as kernels are interpreted
+            self._work = quick(MOST_WORK)
         for rounds, below in enumerate(BELOW, 1):
             asked = (flat, share, scope, variables, kept, desk, math.exp(-self.gap - below))
-            end, value, state, scopes, widest = sweep_again(*asked, ROOM, work)
+            end, value, state, scopes, widest = sweep_again(*asked, ROOM, self._work)
             # Most of the room may be taken by what nobody needs any more; and less is needed for this question alone.
             for reason, room in ((NO_ROOM, ROOM), (NO_ROOM, 1.0), (UNFIT, 1.0)):
                 if end == reason:
                     _forget_vectors(kept)
-                    end, value, state, scopes, widest = sweep_again(*asked, room, work)
+                    end, value, state, scopes, widest = sweep_again(*asked, room, self._work)
             if end == FOUND:
                 log_value = float(log_of(value, 0.0))
                 self.gap = max(0.0, -log_value)
@@ -643,15 +645,17 @@ def _vectors_of(
                             for k in range(LANES):
                                 value[i, k] += share[e] * value[below, k]
             for k in range(filled):
-                whole = 0.0
                 if final:
                     for i in range(wide):
                         vector[i] = value[out_row[i], k]
-                        whole += outside[out[out_at + i]] * vector[i]
                 else:
                     for p in range(n_products):
                         vector[p] = value[product_row[p], k]
-                covered = parts == 0 and whole <= floor
+                covered, whole = False, 0.0
+                if parts == 0:
+                    for i in range(wide):
+                        whole += outside[out[out_at + i]] * vector[i]
+                    covered = whole <= floor
                 for r in range(found):
                     if covered:
                         break
