@@ -616,9 +616,9 @@ def _vectors_of(
         order = descending(score[:pairs])
         entries, found = wide if final else n_products, 0
         most = min(pairs, MOST)
-        vector, whose_best = _some(reals, reals_at, entries), _some(ints, ints_at, most)
-        best = _some(reals, reals_at + entries, most * entries).reshape((most, entries))
-        reals_at, ints_at = reals_at + entries + most * entries, ints_at + most
+        row_of = out_row if final else product_row
+        best, whose_best = _some(reals, reals_at, most * entries).reshape((most, entries)), _some(ints, ints_at, most)
+        reals_at, ints_at = reals_at + most * entries, ints_at + most
         for begin in range(0, pairs, LANES):
             filled = min(LANES, pairs - begin)
             work -= LANES * (size + n_products) + 4 * filled * found
@@ -645,25 +645,19 @@ def _vectors_of(
                             for k in range(LANES):
                                 value[i, k] += share[e] * value[below, k]
             for k in range(filled):
-                if final:
-                    for i in range(wide):
-                        vector[i] = value[out_row[i], k]
-                else:
-                    for p in range(n_products):
-                        vector[p] = value[product_row[p], k]
                 covered, whole = False, 0.0
                 if parts == 0:
                     for i in range(wide):
-                        whole += outside[out[out_at + i]] * vector[i]
+                        whole += outside[out[out_at + i]] * value[row_of[i], k]
                     covered = whole <= floor
                 for r in range(found):
                     if covered:
                         break
-                    if vector[larger_at[r]] > best[r, larger_at[r]]:
+                    if value[row_of[larger_at[r]], k] > best[r, larger_at[r]]:
                         continue
                     covered = True
                     for i in range(entries):
-                        if vector[i] > best[r, i]:
+                        if value[row_of[i], k] > best[r, i]:
                             covered, larger_at[r] = False, i
                             break
                 if covered:
@@ -671,7 +665,7 @@ def _vectors_of(
                 if found == MOST:
                     return UNFIT, 0, first, whose, work
                 for i in range(entries):
-                    best[found, i] = vector[i]
+                    best[found, i] = value[row_of[i], k]
                 a, new = pair_first[order[begin + k]], used[_ASSIGNMENTS]
                 if parts == 0:
                     n = nodes[node_at + a]
