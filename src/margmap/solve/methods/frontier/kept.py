@@ -275,6 +275,7 @@ def longer(array: NDArray[S], size: int) -> NDArray[S]:
     """An array with room for so many entries, of which the first are those of another."""
     grown = np.empty((size, *array.shape[1:]), dtype=array.dtype)
     grown[: len(array)] = array
+    grown[len(array) :] = 0  # memory is taken now, and not page by page in later questions
     return grown
 
 

@@ -221,13 +221,13 @@ class KeptVectors:
         if nodes > desk.place.size:
             desk = desk._replace(**{name: _with_zeros(getattr(desk, name), nodes) for name in _OF_FORMS})
         if edges > desk.factor.size:
-            desk = desk._replace(factor=np.zeros(edges, dtype=np.int32))
+            desk = desk._replace(factor=_with_zeros(desk.factor, edges))
         self._kept, self._desk = kept, desk
         self.nbytes = sum([array.nbytes for array in kept]) + sum([array.nbytes for array in desk])
         return kept, desk
 
     def _zeros(self, name: str) -> NDArray[Any]:
-        return np.zeros(self._sizes.get(name, 0), dtype=_kind_of(name))
+        return _with_zeros(np.zeros(0, dtype=_kind_of(name)), self._sizes.get(name, 0))
 
 
 def _kind_of(name: str) -> Any:
@@ -238,8 +238,8 @@ _BYTES_OF_A_FORM = sum(_kind_of(name)().itemsize for name in _OF_FORMS)
 
 
 def _with_zeros(array: NDArray[Any], size: int) -> NDArray[Any]:
-    longer = np.zeros(size, dtype=array.dtype)
-    longer[: array.size] = array
+    longer = np.empty(size, dtype=array.dtype)
+    longer[: array.size], longer[array.size :] = array, 0
     return longer
 
 
