@@ -317,6 +317,29 @@ def test_the_store_is_emptied_with_its_vectors(seen, monkeypatch):
     assert len(seen.hits()) > 100
 
 
+def test_interrupted_in_a_sweep(seen, monkeypatch):
+    """What a sweep has half done is forgotten with all the rest."""
+    sweep = kv.sweep_again  # which is watched
+    rng = np.random.default_rng(11)
+    for options in (STRUCTURED["plain"], STRUCTURED["wide"]):
+        circuit, table, query = problem(rng, **{**options, "zeros": False})
+        session = mm.Session(circuit)
+        for i, known in enumerate(walk(rng, circuit, query, 60)):
+            if i % 7 == 6:
+
+                def interrupted(*arguments):
+                    sweep(*arguments[:-1], 200)  # it ends somewhere on the way
+                    raise KeyboardInterrupt
+
+                with monkeypatch.context() as patched:
+                    patched.setattr(kv, "sweep_again", interrupted)
+                    with pytest.raises(KeyboardInterrupt):
+                        session.marginal_map(query, known)
+            ask(session, table, query, known)
+    assert kv.UNFIT in seen.ends()
+    assert len(seen.hits()) > 50
+
+
 def test_a_vector_is_taken_again_only_for_bounds_that_it_is_good_for():
     """A scope with two columns, forms 5 and 9, whose vectors are good for outside bounds of 8 and 4 times the floor."""
     kept, desk = kv.KeptVectors(2, 16)._fitting(16, 16)
