@@ -61,6 +61,8 @@ class KeptReduction:
         self._under, self._under_power = np.zeros((nodes, 2)), np.zeros(nodes)
         self._row, self._since = _no_row(circuit), np.zeros(len(circuit.scopes.bits), dtype=np.int64)
         self._questions, self._no_powers, self._depth = 0, True, circuit.depth + 2
+        # The size of the store for which it is known how many bytes all takes, and how many.
+        self._weighed, self._takes = (0, 0), 0
         #: The state that was the last answer.
         self.answer: IntArray | None = None
         self._frontier = KeptFrontier(circuit, columns, self.query)
@@ -138,8 +140,7 @@ class KeptReduction:
         frontier = self._frontier
         evidence, rounding = self._bring(codes, reals, learning=self.answer is not None and frontier.count > 0)
         root = int(self.forms.number[-1])
-        fits = self.nbytes - frontier.nbytes + frontier.bytes_for(self.store) <= most_bytes
-        if self.answer is None or not fits:
+        if self.answer is None or not self._fits(most_bytes):
             return self._reduced(evidence, rounding), None
         frontier.add(self.store, self.count)
         outcome = frontier.solve(self.store, root, self.answer, limits)
@@ -149,6 +150,14 @@ class KeptReduction:
         self._empty_if_mostly_old(frontier.edges)
         needed = None if is_dense(self.circuit) else self._scored(outcome.states[0], codes, reals)
         return Reduced(flat, self.names, self.query.cardinality, evidence, rounding, needed=needed), outcome
+
+    def _fits(self, most_bytes: int) -> bool:
+        """Whether all that the frontier keeps of the store fits so many bytes; worked out when the store has grown."""
+        size = (self.store.kind.size, self.store.child.size)
+        if size != self._weighed:
+            self._weighed, frontier = size, self._frontier
+            self._takes = self.nbytes - frontier.nbytes + frontier.bytes_for(self.store)
+        return self._takes <= most_bytes
 
     def _scored(self, state: IntArray, codes: IntArray, reals: FloatArray) -> KnownValue:
         """The value of the circuit under the evidence and a state: computed here, where no other thread changes it."""
@@ -191,7 +200,8 @@ class KeptReduction:
         self.count, self._plain = count, self._plain and plain
         if learning:
             frontier.added(count, faithful, least)
-        log_factor = float(log_factor_of(forms.factor[-1], forms.exponent[-1]))
+        factor, power = forms.factor[-1], forms.exponent[-1]
+        log_factor = 0.0 if factor == 1 and power == 0 else float(log_factor_of(factor, power))
         return (float(value[-1] * s.total), float(exponent[-1] + s.total_exponent)), s.rounding + abs(log_factor)
 
     def _reduced(self, evidence: tuple[float, float], rounding: float) -> Reduced:

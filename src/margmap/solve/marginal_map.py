@@ -107,6 +107,7 @@ def marginal_map(
             teller.log_factor, teller.rounding = question.log_factor, 2 * question.rounding
             result, how = _answer_or_nothing(question, limits)
         teller.end(result.state, result.log_prob, result.log_upper)
+    limits.teller = None  # which knows these limits: nothing is left for the garbage collector to find
     details = {**result.details, **how, "bounds": tuple(teller.moments)}
     if teller.raised is not None:
         details["on_progress"] = f"raised {type(teller.raised).__name__}: {teller.raised}"

@@ -175,7 +175,7 @@ def supports_of_range(
                 can[n, w] |= can[f.child[e], w]
 
 
-@kernel
+@kernel(inline=True)
 def exclude(can: Bits, words: int, a: int, b: int) -> bool:
     """Whether some variable below nodes ``a`` and ``b`` (of one scope) has no value possible in both."""
     for w in range(words):

@@ -112,6 +112,7 @@ class KeptFrontier:
 
     def _weigh(self) -> None:
         """Find out how many bytes it takes."""
+        self._known: Known | None = None
         self._nbytes = sum([array.nbytes for array in vars(self).values() if isinstance(array, np.ndarray)])
 
     @property
@@ -133,8 +134,11 @@ class KeptFrontier:
             self._weigh()
         if whole:
             self._grow(store)
-        known = (self._can, self._deterministic, self._value, self._exponent, self._way, self._share, self._operations)
-        return Known(self._circuit_scope, self._scope_of, self._scope, self._words, *known)
+        if self._known is None:
+            scopes = (self._circuit_scope, self._scope_of, self._scope)
+            bounds = (self._value, self._exponent, self._way, self._share, self._operations)
+            self._known = Known(*scopes, self._words, self._can, self._deterministic, *bounds)
+        return self._known
 
     def add(self, store: Store, count: int) -> None:
         """Work out all that depends on a form alone, for those of the store up to ``count``."""
@@ -219,10 +223,9 @@ class KeptFrontier:
     def _proven(self, found: Best, root: int, log_whole: float) -> Outcome:
         """The outcome where vectors of the questions before have proven the best state."""
         rounding = EPS * (self._vectors.operations(int(self._scope[root])) + float(self._operations[root]))
-        why = f"the circuit is structured-decomposable: {found.scopes} scopes have changed, {self._scopes} in all"
-        details: dict[str, Any] = {"rounds": found.rounds, "widest": found.widest, "search_nodes": 0}
-        log_upper = raised(found.log_value, log_whole, rounding)
-        return Outcome([found.state], log_upper, "optimal", details).because(why)
+        why = f"the circuit is structured-decomposable: {found.scopes} scopes were gone over again, of {self._scopes}"
+        details = {"rounds": found.rounds, "widest": found.widest, "search_nodes": 0, "why": why}
+        return Outcome([found.state], raised(found.log_value, log_whole, rounding), "optimal", details)
 
     def _to_the_end(
         self, whole: Flat, store: Store, start: IntArray, log_whole: float, slack: float, limits: Limits
@@ -272,6 +275,7 @@ def longer(array: NDArray[S], size: int) -> NDArray[S]:
     """An array with room for so many entries, of which the first are those of another."""
     grown = np.empty((size, *array.shape[1:]), dtype=array.dtype)
     grown[: len(array)] = array
+    grown[len(array) :] = 0  # memory is taken now, and not page by page in later questions
     return grown
 
 

@@ -34,8 +34,8 @@ ROOM = 20.0
 #: By so much below the root's bound, more than the last answer was, the floor of a question is set; in nats.
 BELOW = (0.45, 2.5, 6.0)
 
-#: Answers farther below the root's bound, in nats, are not looked for in this way, nor where an outside bound is larger:
-#: then what is too small for a double is always less than one rounding of the floor.
+#: Answers farther below the root's bound, in nats, are not looked for in this way, nor where an outside bound is
+#: larger: what is too small for a double is then always less than one rounding of the floor.
 FARTHEST, LARGEST = 400.0, 1e90
 
 #: The most vectors of a scope, the most pairs of vectors that a join looks at, and the most multiplications of a sweep;
@@ -166,8 +166,8 @@ class KeptVectors:
         self._fixed_bytes = sum(size * _kind_of(name)().itemsize for name, size in self._sizes.items())
         #: How far the answer of the last question was below the root's bound, in nats; infinite if that is not known.
         self.gap = math.inf
-        # So many questions are not tried, because the last one that was did not fit.
-        self._pause = 0
+        # So many questions are not tried, because the last one that was did not fit; and what one may take.
+        self._pause, self._work = 0, 0
         self.empty()
 
     def empty(self) -> None:
@@ -190,15 +190,17 @@ class KeptVectors:
         if not self.gap < FARTHEST or self._pause > 0:
             self._pause = max(0, self._pause - 1)
             return None
-        (kept, desk), work = self._fitting(scope.size, share.size), quick(MOST_WORK)
+        kept, desk = self._fitting(scope.size, share.size)
+        if self._work < MOST_WORK:  # as long as kernels are interpreted
+            self._work = quick(MOST_WORK)
         for rounds, below in enumerate(BELOW, 1):
             asked = (flat, share, scope, variables, kept, desk, math.exp(-self.gap - below))
-            end, value, state, scopes, widest = sweep_again(*asked, ROOM, work)
+            end, value, state, scopes, widest = sweep_again(*asked, ROOM, self._work)
             # Most of the room may be taken by what nobody needs any more; and less is needed for this question alone.
             for reason, room in ((NO_ROOM, ROOM), (NO_ROOM, 1.0), (UNFIT, 1.0)):
                 if end == reason:
                     _forget_vectors(kept)
-                    end, value, state, scopes, widest = sweep_again(*asked, room, work)
+                    end, value, state, scopes, widest = sweep_again(*asked, room, self._work)
             if end == FOUND:
                 log_value = float(log_of(value, 0.0))
                 self.gap = max(0.0, -log_value)
@@ -219,13 +221,13 @@ class KeptVectors:
         if nodes > desk.place.size:
             desk = desk._replace(**{name: _with_zeros(getattr(desk, name), nodes) for name in _OF_FORMS})
         if edges > desk.factor.size:
-            desk = desk._replace(factor=np.zeros(edges, dtype=np.int32))
+            desk = desk._replace(factor=_with_zeros(desk.factor, edges))
         self._kept, self._desk = kept, desk
         self.nbytes = sum([array.nbytes for array in kept]) + sum([array.nbytes for array in desk])
         return kept, desk
 
     def _zeros(self, name: str) -> NDArray[Any]:
-        return np.zeros(self._sizes.get(name, 0), dtype=_kind_of(name))
+        return _with_zeros(np.zeros(0, dtype=_kind_of(name)), self._sizes.get(name, 0))
 
 
 def _kind_of(name: str) -> Any:
@@ -236,8 +238,8 @@ _BYTES_OF_A_FORM = sum(_kind_of(name)().itemsize for name in _OF_FORMS)
 
 
 def _with_zeros(array: NDArray[Any], size: int) -> NDArray[Any]:
-    longer = np.zeros(size, dtype=array.dtype)
-    longer[: array.size] = array
+    longer = np.empty(size, dtype=array.dtype)
+    longer[: array.size], longer[array.size :] = array, 0
     return longer
 
 
@@ -614,9 +616,9 @@ def _vectors_of(
         order = descending(score[:pairs])
         entries, found = wide if final else n_products, 0
         most = min(pairs, MOST)
-        vector, whose_best = _some(reals, reals_at, entries), _some(ints, ints_at, most)
-        best = _some(reals, reals_at + entries, most * entries).reshape((most, entries))
-        reals_at, ints_at = reals_at + entries + most * entries, ints_at + most
+        row_of = out_row if final else product_row
+        best, whose_best = _some(reals, reals_at, most * entries).reshape((most, entries)), _some(ints, ints_at, most)
+        reals_at, ints_at = reals_at + most * entries, ints_at + most
         for begin in range(0, pairs, LANES):
             filled = min(LANES, pairs - begin)
             work -= LANES * (size + n_products) + 4 * filled * found
@@ -643,23 +645,19 @@ def _vectors_of(
                             for k in range(LANES):
                                 value[i, k] += share[e] * value[below, k]
             for k in range(filled):
-                whole = 0.0
-                if final:
+                covered, whole = False, 0.0
+                if parts == 0:
                     for i in range(wide):
-                        vector[i] = value[out_row[i], k]
-                        whole += outside[out[out_at + i]] * vector[i]
-                else:
-                    for p in range(n_products):
-                        vector[p] = value[product_row[p], k]
-                covered = parts == 0 and whole <= floor
+                        whole += outside[out[out_at + i]] * value[row_of[i], k]
+                    covered = whole <= floor
                 for r in range(found):
                     if covered:
                         break
-                    if vector[larger_at[r]] > best[r, larger_at[r]]:
+                    if value[row_of[larger_at[r]], k] > best[r, larger_at[r]]:
                         continue
                     covered = True
                     for i in range(entries):
-                        if vector[i] > best[r, i]:
+                        if value[row_of[i], k] > best[r, i]:
                             covered, larger_at[r] = False, i
                             break
                 if covered:
@@ -667,7 +665,7 @@ def _vectors_of(
                 if found == MOST:
                     return UNFIT, 0, first, whose, work
                 for i in range(entries):
-                    best[found, i] = vector[i]
+                    best[found, i] = value[row_of[i], k]
                 a, new = pair_first[order[begin + k]], used[_ASSIGNMENTS]
                 if parts == 0:
                     n = nodes[node_at + a]
