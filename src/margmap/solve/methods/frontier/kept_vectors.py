@@ -153,10 +153,10 @@ class KeptVectors:
         """For so many scopes, of a circuit with so many nodes."""
         self._sizes = {
             **dict.fromkeys(_OF_SCOPES, scopes),
-            **dict.fromkeys(("form", "bound", "assignment"), 1024 + nodes // 4),
-            "entry": 8192 + 8 * nodes,
-            "left": 2048 + 4 * nodes,
-            "right": 2048 + 4 * nodes,
+            **dict.fromkeys(("form", "bound", "assignment"), 4096 + nodes),
+            "entry": 16384 + 16 * nodes,
+            "left": 8192 + 8 * nodes,
+            "right": 8192 + 8 * nodes,
             "left_over": MOST * (scopes + 1),
             "used": 6,
             "reals": 1 << 15,
