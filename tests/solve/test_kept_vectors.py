@@ -9,6 +9,7 @@ import pytest
 import margmap as mm
 import naive
 from circuits import random_circuit
+from counts import cases
 from margmap.circuit import CATEGORICAL, Parts, assemble
 from margmap.foundation import jit
 from margmap.foundation.pairs import UP
@@ -28,6 +29,7 @@ STRUCTURED = {
     "wide": {"wide": True, "variables": 10, "nodes": 9, "asked": (5, 6, 7)},
     "wide, extreme weights": {"wide": True, "variables": 9, "spread": 4.0, "asked": (4, 5, 6)},
     "wide, several values": {"wide": True, "variables": 6, "values": 4, "spread": 2.0},
+    "wide, of many parts": {"wide": True, "variables": 9, "nodes": 7, "most_parts": 4, "asked": (5, 6)},
 }
 
 
@@ -70,8 +72,8 @@ def walk(rng, circuit, query, number):
         yield dict(known)
 
 
-def wide_circuit(rng, variables, values=2, spread=1.0, nodes=6, zeros=True):
-    """A tree of scopes with several sums each, over two to four products of nodes of its two parts."""
+def wide_circuit(rng, variables, values=2, spread=1.0, nodes=6, most_parts=2, zeros=True):
+    """A tree of scopes with several sums each, over two to four products of nodes of their parts."""
     parts = Parts.new()
 
     def shares(size):
@@ -85,12 +87,13 @@ def wide_circuit(rng, variables, values=2, spread=1.0, nodes=6, zeros=True):
         for v in range(variables)
     ]
     while len(scopes) > 1:
-        first, second = (scopes.pop(int(rng.integers(len(scopes)))) for _ in range(2))
+        size = min(len(scopes), int(rng.integers(2, most_parts + 1)))
+        below = [scopes.pop(int(rng.integers(len(scopes)))) for _ in range(size)]
         made = []
         for _ in range(nodes if scopes else 1):
             k = int(rng.integers(2, 5))
-            pairs = [(first[rng.integers(len(first))], second[rng.integers(len(second))]) for _ in range(k)]
-            made.append(parts.sum([parts.product(pair) for pair in pairs], shares(k).tolist()))
+            products = [parts.product([some[rng.integers(len(some))] for some in below]) for _ in range(k)]
+            made.append(parts.sum(products, shares(k).tolist()))
         scopes.append(made)
     return assemble([mm.Variable(f"X{i}", values) for i in range(variables)], parts)
 
@@ -115,8 +118,13 @@ def scopes_reached(flat, scope):
 
 @pytest.fixture
 def seen(monkeypatch):
-    """The sweeps, as how each ended, how many scopes it went over and how many there are; and what ``best`` found."""
-    noted, sweep, best = SimpleNamespace(sweeps=[], found=[]), kv.sweep_again, kv.KeptVectors.best
+    """Questions, what ``best`` found, and sweeps: how each ended, how many scopes it went over, how many there are."""
+    noted, sweep, best = SimpleNamespace(sweeps=[], found=[], asked=0), kv.sweep_again, kv.KeptVectors.best
+    solve = KeptFrontier.solve
+
+    def watched_solve(*arguments):
+        noted.asked += 1
+        return solve(*arguments)
 
     def watched(flat, share, scope, *more):
         ended = sweep(flat, share, scope, *more)
@@ -129,6 +137,7 @@ def seen(monkeypatch):
 
     monkeypatch.setattr(kv, "sweep_again", watched)
     monkeypatch.setattr(kv.KeptVectors, "best", watched_best)
+    monkeypatch.setattr(KeptFrontier, "solve", watched_solve)
     noted.ends = lambda: [end for end, _, _ in noted.sweeps]
     noted.answers = lambda: [one for one in noted.found if one is not None]
     noted.hits = lambda: [one for one in noted.sweeps if one[0] == kv.FOUND and one[1] < one[2]]
@@ -174,10 +183,21 @@ def ask_of_many(circuits, number, seed=0, sorts=STRUCTURED):
 
 @pytest.mark.parametrize("sort", STRUCTURED)
 def test_long_walks_against_enumeration(sort, seen):
-    ask_of_many(16 if "many" in sort else 25, 60, sorts={sort: STRUCTURED[sort]})
+    ask_of_many(cases(14 if "many" in sort else 20), 60, sorts={sort: STRUCTURED[sort]})
     assert len(seen.found) > 600
-    assert len(seen.answers()) > 0.8 * len(seen.found)
+    assert len(seen.found) > 0.95 * seen.asked
+    assert len(seen.answers()) > 0.9 * len(seen.found)
     assert len(seen.hits()) > 0.8 * len(seen.answers())
+
+
+@pytest.mark.parametrize("room", [1.0, 1.5, 3.0, 20.0])
+def test_floors_just_under_the_answers(room, seen, monkeypatch):
+    """Where floors are low, few of the vectors that are dropped would have been needed."""
+    monkeypatch.setattr(kv, "ROOM", room)
+    monkeypatch.setattr(kv, "BELOW", (1e-9, 0.05, 0.5, 3.0, 30.0))
+    ask_of_many(cases(5), 60, seed=99)
+    assert len(seen.answers()) > 0.9 * len(seen.found)
+    assert len(seen.hits()) > 0.6 * len(seen.answers())
 
 
 @pytest.mark.parametrize("room", [1.0, 50.0])
