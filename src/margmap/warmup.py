@@ -112,6 +112,9 @@ def _asking() -> None:
     digits, seen = Session(demo.load_digits()), demo.digit_evidence(demo.held_out()[0].pixels)
     for name in [*seen][:2]:
         digits.marginal_map(demo.digit_query()[:4], {**seen, name: 1 - int(seen[name])})
+    questions = Session(clinic)
+    for age in ("senior", "adult", "child", "senior", "adult"):  # from the third on with the vectors of those before
+        questions.marginal_map(demo.QUERY, {**demo.EVIDENCE, "age": age})
 
 
 def _large() -> None:
