@@ -1624,7 +1624,7 @@ NUMBER_BREAKS = [
             "weight[seen_at[at]] = (weight[seen_at[at]] + w) * UP",
             "weight[seen_at[at]] = w",
             "of two edges of the reduced circuit to one child the first is lost",
-            (f"{REDUCE}::test_hidden_mixtures_fold_into_one_node",),
+            (f"{REDUCE}::test_equals_enumeration[structured]",),
         ),
         (
             "def _terms(",
