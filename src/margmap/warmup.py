@@ -102,16 +102,29 @@ def _asking() -> None:
     """Evidence that is not one value, sensitivity, explanations, and many questions in a row."""
     from margmap.solve.explain import explain
     from margmap.solve.sensitivity import sensitivity
-    from margmap.solve.session import Session
 
     clinic = demo.load_model()
     marginal_map(clinic, demo.QUERY, {**demo.EVIDENCE, "fever": {"low", "high"}})
     sensitivity(clinic, demo.QUERY, demo.EVIDENCE)
     explain(clinic, demo.EVIDENCE, [*demo.QUERY])
     _large()
-    digits, seen = Session(demo.load_digits()), demo.digit_evidence(demo.held_out()[0].pixels)
+    _in_a_row()
+
+
+def _in_a_row() -> None:
+    """Sessions on a circuit of dense blocks, and on a sparse one that counts as one with many equal nodes."""
+    from margmap.solve import session
+
+    digits, seen = session.Session(demo.load_digits()), demo.digit_evidence(demo.held_out()[0].pixels)
     for name in [*seen][:2]:
         digits.marginal_map(demo.digit_query()[:4], {**seen, name: 1 - int(seen[name])})
+    before, session.SMALLER = session.SMALLER, 1.0
+    try:
+        clinic = session.Session(demo.load_model())
+        for age in ("senior", "adult", "child", "senior"):  # from the third on with the vectors of those before
+            clinic.marginal_map(demo.QUERY, {**demo.EVIDENCE, "age": age})
+    finally:
+        session.SMALLER = before
 
 
 def _large() -> None:

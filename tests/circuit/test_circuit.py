@@ -18,7 +18,7 @@ from margmap.circuit import (
     Parts,
     assemble,
 )
-from margmap.circuit.builder import sharing_equal
+from margmap.circuit.builder import reordered, sharing_equal
 from margmap.inference.queries import value_pair
 from margmap.inference.scaled import scaled
 
@@ -410,6 +410,46 @@ def test_equal_nodes_are_made_one(sort):
             known = {v.name: v.label(int(rng.integers(v.cardinality))) for v in tree.variables if not v.continuous}
             row = tree.evidence_codes({name: value for name, value in known.items() if rng.random() < 0.7})
             assert value_pair(shared, *row) == value_pair(tree, *row)
+
+
+def another_order(rng, circuit):
+    """The nodes in an order of chance, children first."""
+    parents = [[] for _ in range(circuit.num_nodes)]
+    left = np.diff(circuit.start)
+    for n in range(circuit.num_nodes):
+        for c in circuit.child[circuit.start[n] : circuit.start[n + 1]]:
+            parents[c].append(n)
+    ready, order = np.flatnonzero(left == 0).tolist(), []
+    while ready:
+        order.append(ready.pop(int(rng.integers(len(ready)))))
+        for n in parents[order[-1]]:
+            left[n] -= 1
+            if left[n] == 0:
+                ready.append(n)
+    return np.array(order, dtype=np.int64)
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_nodes_in_another_order_have_the_same_values(sort):
+    rng, moved = np.random.default_rng(4), 0
+    for _ in range(8):
+        circuit = random_circuit(rng, **SORTS[sort])
+        order = another_order(rng, circuit)
+        if order[-1] != circuit.root:  # a node that the root does not reach
+            order = np.append(order[order != circuit.root], circuit.root)
+        found = reordered(circuit, order)
+        assert found.variables == circuit.variables
+        assert (found.num_nodes, found.num_edges, found.depth) == (circuit.num_nodes, circuit.num_edges, circuit.depth)
+        for _ in range(6):
+            known = {v.name: v.label(int(rng.integers(v.cardinality))) for v in circuit.variables if not v.continuous}
+            known |= {v.name: float(rng.normal()) for v in circuit.variables if v.continuous}
+            row = circuit.evidence_codes({name: value for name, value in known.items() if rng.random() < 0.7})
+            assert value_pair(found, *row) == value_pair(circuit, *row)
+            state = tuple(int(rng.integers(max(1, v.cardinality))) for v in circuit.variables)
+            values = [naive.node_values(one, [state]) for one in (found, circuit)]
+            assert values[0] == [values[1][n] for n in order]
+        moved += not np.array_equal(order, np.arange(order.size))
+    assert moved > 3
 
 
 def test_nodes_that_differ_in_one_number_are_not_made_one():

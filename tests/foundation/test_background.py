@@ -228,6 +228,20 @@ def test_no_mark_is_left_where_nothing_was_kept(alone, monkeypatch):
         assert background.is_warm() == kept
 
 
+def test_sessions_on_sparse_circuits_are_compiled_ahead():
+    """Of the path for questions in a row: what takes the vectors of the questions before, and what stands around it."""
+    with jit.listed_calls() as listed:
+        warmup._in_a_row()
+    kernels = {kernel.place for kernel, _ in listed}
+    assert {
+        "inference.kept_values._bring",
+        "solve.kept_reduction._new_forms",
+        "solve.kept_reduction._score",
+        "solve.methods.frontier.kept_vectors.sweep_again",
+        "solve.session._levels_and_needed",
+    } <= kernels
+
+
 @pytest.mark.parametrize("name", ["circuits", "constraints"])
 def test_interpreting_tells_which_kernels_a_path_needs(name, monkeypatch):
     monkeypatch.setattr("gc.disable", lambda: None)  # this process goes on

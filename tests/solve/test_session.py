@@ -2,6 +2,7 @@
 
 import itertools
 from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -11,11 +12,15 @@ import naive
 import plain_elimination as plain
 from circuits import SORTS, columns, fixed, random_circuit, random_instance, without_sharing
 from margmap.bench.generators import latent_tree
+from margmap.circuit import SUM
+from margmap.inference.kept_values import NONE
+from margmap.inference.pieces import pass_up
 from margmap.inference.queries import value_pair
-from margmap.inference.scaled import scaled
+from margmap.inference.scaled import is_dense, scaled
 from margmap.solve import session as sessions
-from margmap.solve.kept_reduction import KeptReduction
-from margmap.solve.methods.frontier.kept import KeptFrontier
+from margmap.solve.forms import build
+from margmap.solve.kept_reduction import WANTED, KeptReduction
+from margmap.solve.methods.frontier.kept import KeptFrontier, first_nodes
 from margmap.solve.reduce import reduce, reduce_codes
 
 
@@ -329,24 +334,221 @@ def test_the_store_is_emptied(monkeypatch):
         assert kept.count <= 3 * circuit.num_nodes
 
 
-@pytest.mark.parametrize("step", ["_wanted", "build", "_reached"])
-def test_interrupted_on_the_way(step, monkeypatch):
+@pytest.mark.parametrize("half_done", [False, True])
+@pytest.mark.parametrize("step", ["kept_values._bring", "kept_reduction._new_forms", "kept_reduction._reached"])
+def test_interrupted_on_the_way(step, half_done, monkeypatch):
     rng = np.random.default_rng(8)
     circuit = random_circuit(rng, variables=8, most=200)
     query = list(circuit.names)[:3]
     kept = KeptReduction(circuit, columns(circuit, query))
-    free = circuit.evidence_codes({})
-    expected = walked(reduce_codes(circuit, columns(circuit, query), *free).flat)
+    place = f"margmap.{'inference' if 'values' in step else 'solve'}.{step}"
+    module, name = place.rsplit(".", 1)
+    work = getattr(import_module(module), name)
 
     def interrupted(*arguments):
+        if half_done:
+            work(*arguments)
         raise KeyboardInterrupt
 
-    for _ in range(2):
+    asked = [{}, *steps(rng, circuit, query, {}, 12)]
+    asked = [known for known in asked if mm.log_marginal(circuit, known) > -np.inf]
+    kept.reduce(*circuit.evidence_codes(asked[-1]))
+    for known in asked:
+        row = circuit.evidence_codes(known)
+        expected = walked(reduce_codes(circuit, columns(circuit, query), *row).flat)
         with monkeypatch.context() as patched:
-            patched.setattr(f"margmap.solve.kept_reduction.{step}", interrupted)
+            patched.setattr(place, interrupted)
             with pytest.raises(KeyboardInterrupt):
-                kept.reduce(*free)
-        assert walked(kept.reduce(*free).flat) == expected
+                kept.reduce(*row)
+        for _ in range(2):
+            assert walked(kept.reduce(*row).flat) == expected
+    assert len(asked) > 5
+
+
+def test_interrupted_while_nodes_are_marked_as_wanted(monkeypatch):
+    """What is then marked has no form; the store has no room for any, so that the first call only marks."""
+    rng = np.random.default_rng(9)
+    circuit = random_circuit(rng, variables=8, most=200)
+    kept = KeptReduction(circuit, [0, 1, 2])
+    row = circuit.evidence_codes({})
+    grow = kept._grow
+
+    def interrupted(nodes, edges):
+        if edges > 0:
+            raise KeyboardInterrupt
+        grow(nodes, edges)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(kept, "_grow", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            kept.reduce(*row)
+    assert (kept.forms.number == WANTED).any()
+    assert walked(kept.reduce(*row).flat) == walked(reduce_codes(circuit, [0, 1, 2], *row).flat)
+
+
+def lost_forms(circuit, before, forms, values):
+    """Which nodes lose the form that they had: by hand, from the values before and after."""
+    changed = (before[0] != values.value) | (before[1] != values.exponent)
+    lost = np.zeros(circuit.num_nodes, dtype=bool)
+    for n in range(circuit.num_nodes):
+        below = circuit.child[circuit.start[n] : circuit.start[n + 1]]
+        if forms[n] != NONE:
+            lost[n] = lost[below].any() or (circuit.kind[n] == SUM and changed[below].any())
+    return lost
+
+
+def sparse_and_dense():
+    """Circuits and queries; the last ones are of dense blocks."""
+    for sort in SORTS:
+        rng = np.random.default_rng(13)
+        for _ in range(4):
+            circuit = random_circuit(rng, **SORTS[sort])
+            yield circuit, random_instance(rng, circuit)[0]
+    for seed in range(4):
+        yield latent_tree(seed, variables=7, states=8 + seed, values=2 + seed % 2), [0, 2, 5][: 1 + seed]
+
+
+def test_forms_are_lost_where_something_changed_and_nowhere_else():
+    """And those that stay are what a reduction from scratch makes, with the same factor."""
+    compared = {True: [0, 0], False: [0, 0]}
+    for circuit, query in sparse_and_dense():
+        rng, asked = np.random.default_rng(14), columns(circuit, query)
+        kept = KeptReduction(circuit, asked)
+        for known in steps(rng, circuit, query, {}, 12):
+            row = circuit.evidence_codes(known)
+            forms, values = kept.forms.number, kept.values
+            if values._row is None:
+                if mm.log_marginal(circuit, known) > -np.inf:
+                    kept.reduce(*row)
+                continue
+            before, had = (values.value.copy(), values.exponent.copy()), forms.copy()
+            assert values.update(*row, forms) is False
+            value, exponent = np.empty(circuit.num_nodes), np.empty(circuit.num_nodes)
+            pass_up(circuit, *row, value, exponent)
+            assert np.array_equal(values.value, value)
+            assert np.array_equal(values.exponent, exponent)
+            lost = lost_forms(circuit, before, had, values)
+            assert np.array_equal(forms, np.where(lost, NONE, had))
+            assert not values._marks.any()
+            if value[-1] == 0:
+                continue
+            fresh = KeptReduction(circuit, asked)
+            expected = walked(fresh.reduce(*row).flat)
+            both = np.flatnonzero((forms != NONE) & (fresh.forms.number != NONE))
+            for n in both[:: max(1, len(both) // 20)]:
+                one, other = (walked(first_nodes(k.store, k.forms.number[n] + 1)) for k in (kept, fresh))
+                assert one == other
+                assert kept.forms.factor[n] == fresh.forms.factor[n]
+            assert walked(kept.reduce(*row).flat) == expected
+            counts = compared[is_dense(circuit)]
+            counts[0] += np.count_nonzero(lost)
+            counts[1] += len(both)
+    assert min(min(counts) for counts in compared.values()) > 100
+
+
+@pytest.mark.parametrize("tiny", [1e-60, 1e-90, 1e-200])
+def test_values_need_powers_of_two_under_some_evidence(tiny):
+    """Forms with and without looking at powers, in turns, are those from scratch."""
+    names = [mm.Variable(f"x{i}") for i in range(10)]
+
+    def part(p):
+        product = mm.bernoulli(names[0], p)
+        for one in names[1:]:
+            product = product * (mm.bernoulli(one, p) if p < 0.1 else 0.5 * mm.bernoulli(one, p) + 0.5 * one[1])
+        return product
+
+    circuit = mm.circuit_of(0.5 * part(tiny) + 0.25 * part(2 * tiny) + 0.25 * tiny**1.5 * part(0.5))
+    asked, rng, powers = [0, 4, 9], np.random.default_rng(15), []
+    kept = KeptReduction(circuit, asked)
+    for known in [{}, *steps(rng, circuit, ["x0", "x4", "x9"], {}, 60)] * 2:
+        row = circuit.evidence_codes(known)
+        expected = reduce_codes(circuit, asked, *row)
+        found = kept.reduce(*row)
+        assert walked(found.flat) == walked(expected.flat)
+        assert (found.evidence, found.rounding) == (expected.evidence, expected.rounding)
+        powers.append(int(kept.values.powers[0]))
+        assert powers[-1] == np.count_nonzero(kept.values.exponent)
+    assert 0 in powers
+    assert any(powers)
+
+
+def test_a_power_of_two_that_arises_among_new_forms_is_not_overlooked():
+    """``build`` is told that there are none so far. One arises, since a value is far larger than what is below it."""
+    x, y, z = (mm.Variable(name) for name in "xyz")
+    some = 0.5 * mm.bernoulli(x, 0.3) + 0.5 * mm.bernoulli(x, 0.6)
+    first, second = some * mm.bernoulli(y, 0.2), mm.bernoulli(x, 0.4) * mm.bernoulli(y, 0.7)
+    circuit = mm.circuit_of((0.25 * first + 0.75 * second) * mm.bernoulli(z, 0.5))
+    made = []
+    for without in (False, True):
+        kept = KeptReduction(circuit, [0, 1])
+        kept.values.update(*circuit.evidence_codes({}))
+        s, value, exponent = scaled(circuit), kept.values.value.copy(), kept.values.exponent
+        assert s.plain
+        assert not exponent.any()
+        lowest = next(n for n in range(circuit.num_nodes) if circuit.kind[n] == SUM)
+        value[lowest] *= 2.0**300
+        kept._grow(100, 400)
+        order = np.flatnonzero(kept.query.asked).astype(np.int32)
+        never, room = np.zeros(1, dtype=np.int64), kept.store.child.size
+        given = (s, None, order, value, exponent, kept.query, kept.forms, kept.store, kept.count, room, 8, never)
+        count = build(*given, without)
+        made.append((kept.forms, walked(first_nodes(kept.store, count))))
+    assert made[0][0].exponent[lowest] < -290
+    assert (made[0][0].exponent < -290).sum() > 1
+    assert made[0][1] == made[1][1]
+    for one, other in zip(made[0][0], made[1][0], strict=True):
+        assert np.array_equal(one, other)
+
+
+@pytest.mark.parametrize("sort", SORTS)
+def test_nodes_that_are_needed_together_stand_side_by_side(sort):
+    """Children first, by scope, the root last; and all values, reductions and answers are the same."""
+    rng, answered = np.random.default_rng(16), 0
+    for _ in range(6):
+        circuit = random_circuit(rng, **SORTS[sort])
+        query, evidence = random_instance(rng, circuit)
+        found = sessions._side_by_side(circuit, *circuit.evidence_codes(evidence))
+        parent = np.repeat(np.arange(found.num_nodes), np.diff(found.start))
+        assert (found.child < parent).all()
+        assert sorted(found.kind) == sorted(circuit.kind)
+        scope = found.scopes.id
+        assert np.count_nonzero(np.diff(scope)) == len(set(scope)) - 1
+        for known in steps(rng, circuit, query, evidence, 5):
+            row = circuit.evidence_codes(known)
+            assert value_pair(found, *row) == value_pair(circuit, *row)
+            if mm.log_marginal(circuit, known) == -np.inf:
+                continue
+            one, other = (reduce(c, query, known) for c in (found, circuit))
+            assert walked(one.flat) == walked(other.flat)
+            first, second = (mm.marginal_map(c, query, known) for c in (found, circuit))
+            assert (first.log_prob, first.status) == (second.log_prob, second.status)
+            answered += 1
+    assert answered > 10
+
+
+def test_what_is_needed_stands_first():
+    """Of the nodes of a scope that are as far from its lowest ones; needed is what the root has its value from."""
+    rng, mixed = np.random.default_rng(17), 0
+    for _ in range(20):
+        circuit = random_circuit(rng, variables=7, most=120)
+        _, evidence = random_instance(rng, circuit)
+        found = sessions._side_by_side(circuit, *circuit.evidence_codes(evidence))
+        value, exponent = np.empty(found.num_nodes), np.empty(found.num_nodes)
+        pass_up(found, *found.evidence_codes(evidence), value, exponent)
+        needed, level = {found.root}, [0] * found.num_nodes
+        for n in reversed(range(found.num_nodes)):
+            for e in range(found.start[n], found.start[n + 1]):
+                if n in needed and value[found.child[e]] > 0 and found.log_weight[e] > -np.inf:
+                    needed.add(int(found.child[e]))
+        scope = found.scopes.id
+        for n in range(found.num_nodes):
+            below = found.child[found.start[n] : found.start[n + 1]].tolist()
+            level[n] = max([level[c] + 1 for c in below if scope[c] == scope[n]], default=0)
+        for n in range(1, found.num_nodes):
+            if (scope[n], level[n]) == (scope[n - 1], level[n - 1]):
+                assert n - 1 in needed or n not in needed
+                mixed += n - 1 in needed and n not in needed
+    assert mixed > 10
 
 
 def test_what_cannot_be_asked():
