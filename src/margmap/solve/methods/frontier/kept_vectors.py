@@ -276,6 +276,7 @@ def sweep_again(
     columns, column, entry, vectors, operations = kept.columns, desk.column, kept.entry, kept.vectors, kept.operations
     outside, total, limit, out, factor = desk.outside, desk.total, desk.limit, desk.out, desk.factor
     products, wanted, seen, used, used_column = desk.products, desk.wanted, desk.seen, kept.used, desk.used_column
+    kind, start, nodes = f.kind, f.start, desk.nodes
     left_over, assignment, left, right, stack = desk.left_over, kept.assignment, kept.left, kept.right, desk.stack
     entry_at, vector_at, reals, longs = kept.entry_at, kept.vector_at, desk.reals, desk.longs
     used[_SWEEPS] += 1
@@ -344,7 +345,11 @@ def sweep_again(
                 f, share, kept, desk, frame[d], part, row_at, row_end, floor / good_for[s], work
             )
             if end == FOUND:
+                # A bound of a node is a sum over all that is above it, so that each edge below a sum counts.
                 operations[s] = worst + 2 * (frame[d, _NODE_END] - frame[d, _NODE] + last_out - out_at) + parts + 16
+                for i in range(frame[d, _NODE], frame[d, _NODE_END]):
+                    if kind[nodes[i]] == SUM:
+                        operations[s] += start[nodes[i] + 1] - start[nodes[i]]
                 end = _keep(kept, column, s, out, out_at, last_out, outside, floor / good_for[s], found, whose, count)
             if end != FOUND:
                 return end, 0.0, nothing, expanded, widest
