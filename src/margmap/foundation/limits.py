@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]
 import threading
 import time
 from collections.abc import Callable
@@ -15,6 +14,11 @@ from typing import Literal, Protocol, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+try:
+    import _signal  # type: ignore[import-not-found]
+except ImportError:  # another Python than CPython
+    import signal as _signal
 
 from margmap.foundation.interrupts import abandon, leave_if_allowed
 from margmap.foundation.jit import SLOWER, compile_from_now_on, interpreting_too_long, interprets, on_compile
