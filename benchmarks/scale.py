@@ -52,6 +52,9 @@ from margmap.io.formats import load_circuit
 DATA = Path(__file__).parent.parent.parent / "shared" / "data"
 PARTS = ("large", "learned", "session", "batch")
 
+#: The circuits of sessions: a latent tree, and those of the shared data.
+SESSIONS = sorted({"latent", "plants", *(path.stem for path in (DATA / "mmap_instances").glob("*.json"))})
+
 #: Percentages of queried and observed variables; all queried is MPE.
 MIXES = ((10, 10), (30, 30), (50, 20), (100, 0))
 SIZES = ("150x64", "784x64", "784x128")
@@ -309,7 +312,11 @@ def main() -> None:
     parser.add_argument("--parts", nargs="*", choices=PARTS, default=list(PARTS), metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--sizes", nargs="*", metavar="VxS", help="variables and latent states")
     parser.add_argument(
-        "--circuits", nargs="*", default=["latent", "plants"], help="of sessions; or names of shared data"
+        "--circuits",
+        nargs="*",
+        choices=SESSIONS,
+        default=["latent", "plants"],
+        help="of sessions: " + ", ".join(SESSIONS),
     )
     parser.add_argument("--changes", type=int, help="of the evidence in a session; 100 unless --quick")
     parser.add_argument("--seeds", type=int)
