@@ -137,7 +137,7 @@ def relative_view(
         return None
     found = run(partial(_flags_and_bounds, flat, cardinality, rows, parts, beside), flat.num_edges, 26 * flat.num_nodes)
     if found is None:
-        flags = find_deterministic(flat, find_supports(flat, cardinality, run, rows, parts), run, rows, parts)
+        flags = _by_supports(flat, cardinality, run, rows, parts)
         work = partial(_bounds_of_all, flat, rows, flags, parts, flat.weight, beside=beside)
         found = flags, run(work, flat.num_edges, 24 * flat.num_nodes)
     deterministic, (value, exponent, share, faithful, least) = found
@@ -166,8 +166,15 @@ def _deterministic(
     """The deterministic sums; supports are found and given back only where they are needed for it."""
     found = deterministic_if_plain(flat, cardinality, run, rows, parts)
     if found is None:
-        found = find_deterministic(flat, find_supports(flat, cardinality, run, rows, parts), run, rows, parts)
+        found = _by_supports(flat, cardinality, run, rows, parts)
     return found
+
+
+def _by_supports(
+    flat: Flat, cardinality: IntArray, run: Runner, rows: IntArray | None, parts: LongArray | None
+) -> Flags:
+    """The deterministic sums, by supports that are given back afterwards."""
+    return find_deterministic(flat, find_supports(flat, cardinality, run, rows, parts), run, rows, parts)
 
 
 def output_bounds(
