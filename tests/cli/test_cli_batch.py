@@ -346,7 +346,7 @@ def _running_in(group):
 
 def test_ctrl_c_stops_and_the_same_command_goes_on(as_users_start_it):
     head, *lines = ROWS.splitlines()
-    Path("many.csv").write_text("\n".join([head, *lines * 20]) + "\n")
+    Path("many.csv").write_text("\n".join([head, *lines * 400]) + "\n")
     command = [sys.executable, "-m", "margmap", "solve", CLINIC, "--batch", "many.csv", "-o", "out.csv", "--jobs", "2"]
     command += ["--method", "brute"]
     with subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE, text=True) as run:
@@ -359,10 +359,10 @@ def test_ctrl_c_stops_and_the_same_command_goes_on(as_users_start_it):
         finally:
             run.kill()
     done = _answers("out.csv.part")
-    assert out == f"stopped after {done} of 100 rows: start it again to go on\n"
+    assert out == f"stopped after {done} of 2000 rows: start it again to go on\n"
     assert run.returncode == 3
     subprocess.run(command, check=True, capture_output=True, timeout=120)
-    check(table(), EVIDENCE * 20, None)
+    check(table(), EVIDENCE * 400, None)
 
 
 def test_progress_is_shown_on_a_terminal_only(monkeypatch, capsys):
